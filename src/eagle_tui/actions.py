@@ -1,0 +1,153 @@
+"""The one registry of actions: from it come keys, footer, help, palette, CLI verbs, docs/keys.md.
+
+What a key can do, a command can do: an action with `verb` is an order to the supervisor and is also
+`eagle-tui VERB RUN …`. An action without one concerns the screen alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+ParamType = Literal["int", "tokens", "dataset", "phase", "choice", "datasets", "bool"]
+
+
+@dataclass(frozen=True)
+class Param:
+    """One argument of a verb. On the command line it is `--name`, or positional if `positional`."""
+
+    name: str
+    type: ParamType
+    help: str
+    required: bool = False
+    positional: bool = False
+    choices: tuple[str, ...] = ()
+    default: str | None = None
+
+
+@dataclass(frozen=True)
+class Action:
+    """Something the operator can do."""
+
+    id: str
+    label: str
+    """One or two words, as in the footer."""
+    help: str
+    """One sentence."""
+    key: str | None = None
+    verb: str | None = None
+    params: tuple[Param, ...] = field(default=())
+    footer: bool = True
+    confirm: bool = False
+    """Ask before sending, with the sentence that the supervisor's preview gives."""
+
+
+DATASET = Param("dataset", "dataset", "Name of the dataset.", required=True, positional=True)
+PHASE = Param("phase", "phase", "Name of the phase.", positional=True)
+
+ACTIONS: tuple[Action, ...] = (
+    Action(
+        "pause",
+        "Pause",
+        "Pause generation. hold: end what is in flight, keep its tokens and continue it later; "
+        "drain: let it finish first; abort: throw it away and generate it again later.",
+        key="p",
+        verb="pause",
+        params=(
+            Param(
+                "mode",
+                "choice",
+                "What happens to the requests in flight.",
+                choices=("hold", "drain", "abort"),
+                default="hold",
+            ),
+        ),
+    ),
+    Action("resume", "Resume", "Resume generation after a pause.", key="r", verb="resume"),
+    Action(
+        "cap",
+        "Cap",
+        "Cap a dataset by tokens or samples, raise its cap or take it away.",
+        key="c",
+        verb="cap",
+        params=(
+            DATASET,
+            Param("tokens", "tokens", "Cap in tokens, such as 10M or 250k."),
+            Param("samples", "int", "Cap in finished responses."),
+            Param("none", "bool", "Take the dataset's caps away."),
+        ),
+        confirm=True,
+    ),
+    Action(
+        "concurrency",
+        "Concurrency",
+        "Change how many requests are in flight for one dataset.",
+        key="n",
+        verb="concurrency",
+        params=(DATASET, Param("value", "int", "Requests in flight.", True, True)),
+    ),
+    Action(
+        "skip",
+        "Skip",
+        "Leave a dataset out, or take it in again; what it has is kept.",
+        key="s",
+        verb="skip",
+        params=(DATASET, Param("undo", "bool", "Take the dataset in again.")),
+        confirm=True,
+        footer=False,
+    ),
+    Action(
+        "order",
+        "Order",
+        "Put datasets first, in the order given; the others follow as they were.",
+        key="o",
+        verb="order",
+        params=(
+            Param("datasets", "datasets", "Names of datasets, the first one first.", True, True),
+        ),
+        footer=False,
+    ),
+    Action(
+        "advance",
+        "Advance",
+        "End the running phase with what is there and go on to the next one.",
+        key="a",
+        verb="advance",
+        params=(PHASE,),
+        confirm=True,
+    ),
+    Action(
+        "rerun",
+        "Rerun",
+        "Run a failed, stale or finished phase again; finished work is kept and reused.",
+        key="R",
+        verb="rerun",
+        params=(PHASE,),
+        confirm=True,
+        footer=False,
+    ),
+    Action(
+        "down",
+        "Stop run",
+        "Stop the workers and servers and end the supervisor. Nothing is lost; `up` goes on.",
+        key="X",
+        verb="down",
+        confirm=True,
+        footer=False,
+    ),
+    Action("next_sample", "Older", "Show the next older sample.", key="right_square_bracket"),
+    Action("previous_sample", "Newer", "Show the next newer sample.", key="left_square_bracket"),
+    Action(
+        "sample_kind",
+        "Samples",
+        "Which samples to show: newest, longest, truncated, no_answer or loop.",
+        key="v",
+    ),
+    Action("fold", "Fold", "Fold or unfold the reasoning of the sample.", key="f", footer=False),
+    Action("events", "Events", "Events and commands of the run.", key="e"),
+    Action("help", "Help", "All keys with what they do.", key="question_mark"),
+    Action("quit", "Detach", "Leave the screen; the run goes on. `eagle-tui attach`.", key="q"),
+)
+
+BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}
+BY_VERB: dict[str, Action] = {action.verb: action for action in ACTIONS if action.verb}

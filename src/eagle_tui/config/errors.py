@@ -1,0 +1,175 @@
+"""Validation errors as sentences: what, where (dotted key and line), what to do. All at once."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import types
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+Loc = tuple[int | str, ...]
+
+
+class ConfigError(ValueError):
+    """run.toml is not usable. `problems` holds one sentence for each thing that is wrong."""
+
+    def __init__(self, source: str, problems: Sequence[str]) -> None:
+        self.source = source
+        self.problems = tuple(problems)
+        count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
+        super().__init__("\n".join([f"{source}: {count}", *(f"  {p}" for p in self.problems)]))
+
+
+@dataclass(frozen=True)
+class _Place:
+    """The model that holds the key of an error, if the key lies in one."""
+
+    model: type[BaseModel] | None
+    field: str
+
+
+def dotted(loc: Loc) -> str:
+    """`("dataset", 2, "cap_tokens")` → `dataset[2].cap_tokens`."""
+    text = ""
+    for part in loc:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """The models that an annotation such as `list[Section]` or `Section | None` holds."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [m for arg in typing.get_args(annotation) for m in _models(arg)]
+
+
+def _place(model: type[BaseModel], loc: Loc) -> _Place:
+    here: type[BaseModel] | None = model
+    for part in loc[:-1]:
+        if isinstance(part, int) or here is None:
+            continue
+        info = here.model_fields.get(part)
+        found = _models(info.annotation) if info else []
+        here = found[0] if found else None
+    return _Place(here, str(loc[-1]) if loc else "")
+
+
+def _bounds(model: type[BaseModel] | None, field: str) -> str:
+    """The allowed range of a field, in words; empty when it has none."""
+    info = model.model_fields.get(field) if model else None
+    if info is None:
+        return ""
+    parts: list[str] = []
+    for meta in info.metadata:
+        for attribute, words in (
+            ("ge", "at least {}"),
+            ("gt", "more than {}"),
+            ("le", "at most {}"),
+            ("lt", "less than {}"),
+        ):
+            if (limit := getattr(meta, attribute, None)) is not None:
+                parts.append(words.format(limit))
+    return " and ".join(parts)
+
+
+def _type_name(annotation: Any) -> str:
+    origin = typing.get_origin(annotation)
+    if origin in (typing.Union, types.UnionType):
+        args = [a for a in typing.get_args(annotation) if a is not type(None)]
+        return " or ".join(_type_name(a) for a in args)
+    if origin is typing.Literal:
+        return "one of " + ", ".join(repr(a) for a in typing.get_args(annotation))
+    if origin is typing.Annotated:
+        return _type_name(typing.get_args(annotation)[0])
+    if origin is list:
+        return f"a list of {_type_name(typing.get_args(annotation)[0])}"
+    if origin is dict:
+        return "a table"
+    names = {
+        int: "a whole number",
+        float: "a number",
+        str: "a string",
+        bool: "true or false",
+    }
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "a table"
+    return names.get(annotation, str(annotation))
+
+
+def _sentence(model: type[BaseModel], error: Any) -> str:
+    loc: Loc = tuple(error["loc"])
+    place = _place(model, loc)
+    kind = str(error["type"])
+    if kind == "extra_forbidden":
+        known = list(place.model.model_fields) if place.model else []
+        near = difflib.get_close_matches(place.field, known, n=1, cutoff=0.5)
+        where = dotted(loc[:-1]) or "the top level"
+        hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
+        return f"unknown key {place.field!r} in {where}{hint}"
+    if kind == "missing":
+        return f"{dotted(loc)}: missing; it must be given"
+    value = error.get("input")
+    shown = f"{value!r}"[:80]
+    if kind == "value_error":
+        message = str(error["msg"]).removeprefix("Value error, ")
+        return f"{dotted(loc) or 'run.toml'}: {message}"
+    info = place.model.model_fields.get(place.field) if place.model else None
+    expected = _type_name(info.annotation) if info else ""
+    if bounds := _bounds(place.model, place.field):
+        expected = f"{expected}, {bounds}" if expected else bounds
+    if not expected:
+        expected = str(error["msg"])
+    if kind == "string_pattern_mismatch":
+        expected += f" matching {error['ctx']['pattern']}"
+    return f"{dotted(loc)}: expected {expected}; found {shown}"
+
+
+def explain(model: type[BaseModel], error: ValidationError, text: str = "") -> list[str]:
+    """One sentence for each error, with the line in `text` (the TOML) where it can be found."""
+    sentences: dict[str, None] = {}
+    for item in error.errors():
+        loc = tuple(p for p in item["loc"] if not _is_union_tag(p))
+        sentence = _sentence(model, {**item, "loc": loc})
+        line = _line_of(text, loc)
+        sentences.setdefault(f"line {line}: {sentence}" if line else sentence)
+    return list(sentences)
+
+
+def _is_union_tag(part: int | str) -> bool:
+    """Pydantic puts the tried member of a union (`int`, `list[str]`) into the location."""
+    return isinstance(part, str) and part in {
+        *("int", "float", "str", "bool"),
+        *("list[int]", "list[str]", "constrained-str"),
+    }
+
+
+_HEADER = re.compile(r"^\s*\[(\[)?\s*([A-Za-z0-9_.\"-]+)\s*\]")
+
+
+def _line_of(text: str, loc: Loc) -> int | None:
+    """Line (from 1) of the deepest part of `loc` that stands in the TOML as a header or a key."""
+    wanted = [p for p in loc if isinstance(p, str)]
+    index = next((p for p in loc if isinstance(p, int)), 0)
+    if not text or not wanted:
+        return None
+    section: str = ""
+    count: dict[str, int] = {}
+    header_line: int | None = None
+    inside = len(wanted) == 1
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := _HEADER.match(line):
+            section = match[2]
+            count[section] = count.get(section, -1) + 1
+            inside = section == wanted[0] and count[section] == (index if match[1] else 0)
+            if inside:
+                header_line = number
+            continue
+        key = line.partition("=")[0].strip().strip('"')
+        if inside and key == wanted[-1] and (len(wanted) > 1 or not section):
+            return number
+    return header_line

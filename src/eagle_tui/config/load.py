@@ -1,0 +1,124 @@
+"""Reading run.toml and applying dotted overrides."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import MutableMapping, MutableSequence, Sequence
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from pydantic import ValidationError
+from tomlkit.exceptions import TOMLKitError
+
+from eagle_tui.config.errors import ConfigError, explain
+from eagle_tui.config.model import RunConfig
+
+
+def parse_config(text: str, *, source: str = "run.toml") -> RunConfig:
+    """The configuration in a TOML text. ConfigError names everything that is wrong with it."""
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(source, [f"not valid TOML: {error}"]) from error
+    try:
+        return RunConfig.model_validate(raw)
+    except ValidationError as error:
+        raise ConfigError(source, explain(RunConfig, error, text)) from error
+
+
+def load_config(path: Path) -> RunConfig:
+    """The configuration in a file. ConfigError when it is missing, unreadable or wrong."""
+    return parse_config(read_text(path), source=str(path))
+
+
+def read_text(path: Path) -> str:
+    """The file as text; ConfigError says what to do when there is none."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        hint = f"no such file; make one with `eagle-tui init {path.parent}`"
+        raise ConfigError(str(path), [hint]) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(str(path), [f"cannot be read: {error}"]) from error
+
+
+_PART = re.compile(r"^([A-Za-z0-9_-]+)(?:\[([A-Za-z0-9._-]+)\])?$")
+
+
+def override(text: str, settings: Sequence[str]) -> str:
+    """`text` with settings such as `generate.concurrency=64` applied; comments are kept.
+
+    A value is TOML (`64`, `true`, `[1, 2]`, `"x"`); other text is taken as a string. A table of
+    a list is named by its name or number: `dataset[arith].cap_tokens=5000`, `dataset[0].…`.
+    ConfigError names each setting that cannot be applied.
+    """
+    try:
+        document = tomlkit.parse(text)
+    except TOMLKitError as error:
+        raise ConfigError("run.toml", [f"not valid TOML: {error}"]) from error
+    problems = [p for setting in settings if (p := _apply(document, setting))]
+    if problems:
+        raise ConfigError("--set", problems)
+    return tomlkit.dumps(document)
+
+
+def _split(key: str) -> list[str]:
+    """Dots inside brackets belong to the name there."""
+    return re.split(r"\.(?![^\[]*\])", key)
+
+
+def _apply(document: tomlkit.TOMLDocument, setting: str) -> str | None:
+    """Apply one setting; gives what is wrong with it."""
+    key, equals, value = setting.partition("=")
+    key = key.strip()
+    if not equals or not key:
+        return f"{setting!r}: write it as KEY=VALUE, for example generate.concurrency=64"
+    here: Any = document
+    parts = _split(key)
+    for number, part in enumerate(parts):
+        match = _PART.match(part)
+        if not match:
+            return f"{setting!r}: {part!r} is not a key"
+        name, selector = match.groups()
+        last = number == len(parts) - 1
+        if last and not selector:
+            here[name] = _value(value.strip())
+            return None
+        if name not in here:
+            if selector:
+                return f"{setting!r}: there is no [[{name}]] in the file"
+            here[name] = tomlkit.table()
+        here = here[name]
+        if selector:
+            chosen = _choose(here, selector)
+            if isinstance(chosen, str):
+                return f"{setting!r}: {chosen}"
+            here = chosen
+        if not isinstance(here, MutableMapping):
+            return f"{setting!r}: {part!r} is not a table"
+    return f"{setting!r}: name a key of the table"
+
+
+def _choose(items: Any, selector: str) -> Any:
+    """A table of a list by number or name; a sentence (str) when there is none."""
+    if not isinstance(items, MutableSequence):
+        return "it is not a list of tables"
+    if selector.isdigit():
+        index = int(selector)
+        return items[index] if index < len(items) else f"there are only {len(items)} of them"
+    names = [str(item.get("name", "")) for item in items]
+    if selector in names:
+        return items[names.index(selector)]
+    near = difflib.get_close_matches(selector, names, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(names)}"
+    return f"none is named {selector!r}{hint}"
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomlkit.value(text)
+    except TOMLKitError:
+        return tomlkit.string(text)

@@ -1,0 +1,242 @@
+"""What crosses the socket: frozen snapshots and commands, with the schema other programs rely on.
+
+`Status` is the JSON of `eagle-tui status --json`. Unknown is null, never NaN. Durations are in
+seconds, times are Unix seconds, memory is in bytes, shares are 0..1.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+SCHEMA = 1
+"""Version of the socket's JSON. Grows when a field changes its meaning or goes away."""
+
+PhaseState = Literal[
+    "pending", "blocked", "running", "paused", "draining", "stalled", "failed", "done", "stale"
+]
+ServerState = Literal["stopped", "starting", "ready", "unready", "stopping", "failed", "attached"]
+CommandState = Literal["requested", "accepted", "in_effect", "refused"]
+Severity = Literal["info", "warning", "error"]
+SampleState = Literal[
+    "complete", "truncated", "no_answer", "loop", "aborted", "over_context", "failed"
+]
+DatasetState = Literal["pending", "running", "paused", "capped", "skipped", "done"]
+
+
+class Frozen(BaseModel):
+    """A snapshot: equal by value, never changed after it was made."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class RunStatus(Frozen):
+    name: str
+    dir: str
+    target: str
+    started: float | None = None
+    elapsed_s: float | None = None
+    eta_s: tuple[float, float, float] | None = None
+    """Low, middle and high estimate of the seconds left."""
+
+
+class SupervisorStatus(Frozen):
+    pid: int | None = None
+    state: str = "running"
+    version: str = ""
+
+
+class PhaseStatus(Frozen):
+    name: str
+    state: PhaseState
+    reason: str = ""
+    attempt: int = 0
+    done: int | None = None
+    total: int | None = None
+    unit: str = ""
+    elapsed_s: float | None = None
+    eta_s: tuple[float, float, float] | None = None
+
+
+class DatasetStatus(Frozen):
+    name: str
+    kind: Literal["prompts", "native"] = "prompts"
+    state: DatasetState = "pending"
+    prompts: int | None = None
+    complete: int = 0
+    truncated: int = 0
+    no_answer: int = 0
+    loop: int = 0
+    failed: int = 0
+    """Every other final state (failed, over_context)."""
+    in_flight: int = 0
+    concurrency: int | None = None
+    tokens: int = 0
+    cap_tokens: int | None = None
+    cap_samples: int | None = None
+    rate_per_min: float | None = None
+    tok_s: float | None = None
+    tokens_mean: float | None = None
+    tokens_p50: float | None = None
+    tokens_p90: float | None = None
+    tokens_p95: float | None = None
+    tokens_p99: float | None = None
+    reasoning_share: float | None = None
+    """Share of the finished responses that hold reasoning."""
+    eta_s: tuple[float, float, float] | None = None
+
+    @property
+    def done(self) -> int:
+        """Prompts whose state is final."""
+        return self.complete + self.truncated + self.no_answer + self.loop + self.failed
+
+
+class ServerStatus(Frozen):
+    name: str
+    url: str | None = None
+    state: ServerState = "stopped"
+    reason: str = ""
+    pid: int | None = None
+    tok_s: float | None = None
+    running: int | None = None
+    queued: int | None = None
+    kv_usage: float | None = None
+    """Share of the KV pool that is in use, 0..1."""
+    kv_tokens: int | None = None
+    """Size of the KV pool in tokens."""
+    cache_hit: float | None = None
+    accept_length: float | None = None
+    retractions: int | None = None
+    age_s: float | None = None
+    """Seconds since these figures were true."""
+
+
+class GpuStatus(Frozen):
+    index: int
+    name: str
+    util: float | None = None
+    mem_used: int | None = None
+    mem_total: int | None = None
+    power_w: float | None = None
+    temp_c: float | None = None
+    throttle: str | None = None
+    """Why the clocks are held down, in words; None: not known; empty: not throttled."""
+    state: str = "ok"
+    age_s: float | None = None
+
+
+class HostStatus(Frozen):
+    cpu: float | None = None
+    mem: float | None = None
+    mem_used: int | None = None
+    mem_total: int | None = None
+    disk_free: int | None = None
+    disk_full_at: float | None = None
+    gpu_note: str = ""
+    """Why there is no GPU panel, in words; empty when there are GPUs."""
+
+
+class CommandStatus(Frozen):
+    id: str
+    verb: str
+    args: dict[str, Any]
+    state: CommandState
+    at: float
+    reason: str = ""
+    origin: str = ""
+
+
+class Alert(Frozen):
+    rule: str
+    severity: Severity
+    sentence: str
+    remedy: str
+    since: float
+
+
+class Status(Frozen):
+    schema_: int = SCHEMA
+    at: float
+    seq: int = 0
+    run: RunStatus
+    supervisor: SupervisorStatus
+    phases: tuple[PhaseStatus, ...] = ()
+    datasets: tuple[DatasetStatus, ...] = ()
+    servers: tuple[ServerStatus, ...] = ()
+    gpus: tuple[GpuStatus, ...] = ()
+    host: HostStatus = HostStatus()
+    commands: tuple[CommandStatus, ...] = ()
+    """The newest last; at most 20."""
+    alerts: tuple[Alert, ...] = ()
+    """The most severe first: the first one is the line the screen shows."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The documented form, with `schema` as the first key."""
+        body = self.model_dump(mode="json")
+        return {"schema": body.pop("schema_"), **body}
+
+    @classmethod
+    def from_json(cls, body: dict[str, Any]) -> Status:
+        """Reads `to_json`; fields of a newer supervisor that we do not know are left out."""
+        return cls.model_validate({"schema_": body.get("schema", SCHEMA), **body})
+
+
+class Sample(Frozen):
+    """One stored response, for reading."""
+
+    id: str
+    dataset: str
+    prompt: str
+    """The last user turn, as text."""
+    reasoning: str
+    content: str
+    state: SampleState
+    finish_reason: str
+    prompt_tokens: int
+    completion_tokens: int
+    reasoning_tokens: int
+    endpoint: str
+    at: float
+
+
+class Event(Frozen):
+    """One line of the run's history."""
+
+    id: int
+    at: float
+    severity: Severity
+    source: str
+    """Which part says it: supervisor, a phase's name, a server's name, operator."""
+    text: str
+
+
+class HistoryPoint(Frozen):
+    t: float
+    """Start of the bucket, Unix seconds."""
+    mean: float
+    low: float
+    high: float
+
+
+class History(Frozen):
+    series: str
+    step_s: float
+    points: tuple[HistoryPoint, ...] = ()
+
+
+class CommandRequest(Frozen):
+    """An operator's order. `id` is made by the asker, so asking twice does it once."""
+
+    id: str
+    verb: str
+    args: dict[str, Any] = {}
+    origin: str = ""
+
+
+class Preview(Frozen):
+    """What a command would do and cost, said before it is done."""
+
+    allowed: bool
+    sentence: str
+    drops_work: bool = False

@@ -1,0 +1,62 @@
+"""Files that are whole or not there: temp + fsync + rename."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from eagle_tui.text import scrub
+
+
+def fsync_dir(path: Path) -> None:
+    """Force a directory's entries to disk, so that a rename in it survives a power cut."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+    """Replace `path` by `data` in one step. On any error (OSError) the old file stays."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd, temp = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temp).chmod(mode)
+        Path(temp).replace(path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            Path(temp).unlink()
+        raise
+    fsync_dir(path.parent)
+
+
+def write_text(path: Path, text: str, *, mode: int = 0o644) -> None:
+    """As `write_bytes`, in UTF-8; lone surrogates become U+FFFD."""
+    write_bytes(path, scrub(text).encode(), mode=mode)
+
+
+def write_json(path: Path, body: Any, *, mode: int = 0o644) -> None:
+    """As `write_bytes`, as indented JSON with a final newline. NaN is refused (ValueError)."""
+    text = json.dumps(body, indent=2, ensure_ascii=False, allow_nan=False)
+    write_bytes(path, (scrub(text) + "\n").encode(), mode=mode)
+
+
+def read_json(path: Path) -> Any | None:
+    """The file's JSON; None when there is no file. A broken file is a ValueError that names it."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        return json.loads(data)
+    except ValueError as error:
+        raise ValueError(f"{path}: not valid JSON ({error})") from error

@@ -1,0 +1,117 @@
+"""Manifests: from which inputs a phase's output was made, so that it can be called stale."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from eagle_tui.config.model import PHASES, DatasetSection, RunConfig
+from eagle_tui.rundir import atomic
+from eagle_tui.rundir.paths import RunDir
+
+
+class Manifest(BaseModel):
+    """`manifest.json` in a phase's directory, written last: it says that the phase is done."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    phase: str
+    made_at: float
+    attempt: int
+    inputs: dict[str, str]
+    """Fingerprint of each thing it was made from, by a name that an operator understands."""
+    counts: dict[str, Any] = {}
+    outputs: dict[str, int] = {}
+    """Path relative to the phase's directory → size in bytes."""
+    versions: dict[str, str] = {}
+    early: str = ""
+    """What was left out because the operator advanced early; empty when nothing was."""
+
+
+def fingerprint(body: Any) -> str:
+    """Short hash of a JSON-like value."""
+    text = json.dumps(body, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def file_fingerprint(path: Path) -> str:
+    """Hash of a file's size and time of change: cheap for files of many GB. `missing` if absent."""
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return "missing"
+    return fingerprint([stat.st_size, stat.st_mtime_ns])
+
+
+def source_path(run: RunDir, dataset: DatasetSection) -> Path | None:
+    """The local file a dataset is read from; None when `source` is a Hugging Face id.
+
+    A source is a file if it exists, or has a suffix that we read, or begins with `.`, `/` or `~`.
+    """
+    path = Path(dataset.source).expanduser()
+    path = path if path.is_absolute() else run.root / path
+    looks_local = path.suffix in (".jsonl", ".json", ".parquet", ".ndjson") or dataset.source[
+        0
+    ] in ("./~")
+    return path if looks_local or path.exists() else None
+
+
+def inputs_of(config: RunConfig, run: RunDir, phase: str) -> dict[str, str]:
+    """Fingerprints of all that `phase` would be made from now."""
+    target = config.target.model_dump(mode="json")
+    if phase == "prepare":
+        found = {
+            "target": fingerprint(target),
+            "[prepare]": fingerprint(config.prepare.model_dump(mode="json")),
+        }
+        for dataset in config.dataset:
+            body = dataset.model_dump(
+                mode="json", include={"source", "kind", "subset", "split", "samples"}
+            )
+            path = source_path(run, dataset)
+            found[f"dataset {dataset.name}"] = fingerprint(
+                [body, file_fingerprint(path) if path else None]
+            )
+        return found
+    found = {}
+    if phase == "generate":
+        found["target"] = fingerprint(target)
+        found["sampling settings"] = fingerprint(
+            config.generate.model_dump(
+                mode="json", include={"temperature", "top_p", "top_k", "min_p"}
+            )
+        )
+    if phase == "merge":
+        found["[merge]"] = fingerprint(config.merge.model_dump(mode="json"))
+    for earlier in PHASES[: PHASES.index(phase)][-2:]:
+        if earlier in config.run.phases:
+            made = read(run, earlier)
+            found[f"output of {earlier}"] = fingerprint(
+                [made.inputs, made.counts, made.outputs] if made else None
+            )
+    return found
+
+
+def read(run: RunDir, phase: str) -> Manifest | None:
+    """The phase's manifest; None when it has not finished."""
+    body = atomic.read_json(run.manifest(phase))
+    return None if body is None else Manifest.model_validate(body)
+
+
+def write(run: RunDir, manifest: Manifest) -> None:
+    """Write the manifest: from now on the phase is done."""
+    atomic.write_json(run.manifest(manifest.phase), manifest.model_dump(mode="json"))
+
+
+def stale_reason(made: Manifest, now: dict[str, str]) -> str:
+    """Which inputs changed since `made`, in words; empty when none did."""
+    changed = [name for name, value in now.items() if made.inputs.get(name) != value]
+    gone = [name for name in made.inputs if name not in now]
+    parts = ([f"changed: {', '.join(changed)}"] if changed else []) + (
+        [f"gone: {', '.join(gone)}"] if gone else []
+    )
+    return "; ".join(parts)

@@ -1,0 +1,107 @@
+"""Where everything lies in a run directory."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+MAX_SOCKET_PATH = 100
+"""A unix socket's path may be 108 bytes on Linux and 104 on macOS, the final NUL included."""
+
+
+@dataclass(frozen=True)
+class RunDir:
+    """Paths of a run. Makes nothing by itself."""
+
+    root: Path
+
+    @classmethod
+    def at(cls, path: str | Path) -> RunDir:
+        """The run directory at `path`, made absolute, symbolic links resolved."""
+        return cls(Path(path).expanduser().resolve())
+
+    @property
+    def config(self) -> Path:
+        return self.root / "run.toml"
+
+    @property
+    def state(self) -> Path:
+        return self.root / "state.sqlite"
+
+    @property
+    def desired(self) -> Path:
+        return self.root / "desired.json"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "supervisor.lock"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def reports(self) -> Path:
+        return self.root / "reports"
+
+    @property
+    def socket(self) -> Path:
+        """The supervisor's socket: in the run directory, or in a private directory for this user
+        when that path would be too long for a unix socket."""
+        path = self.root / "supervisor.sock"
+        if len(os.fsencode(path)) <= MAX_SOCKET_PATH:
+            return path
+        digest = hashlib.sha256(os.fsencode(self.root)).hexdigest()[:16]
+        base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+        return Path(base) / f"eagle-tui-{os.getuid()}" / f"{digest}.sock"
+
+    def phase(self, name: str) -> Path:
+        """Directory of a phase's output."""
+        return self.root / PHASE_DIRS[name]
+
+    def manifest(self, phase: str) -> Path:
+        """The manifest that a finished phase leaves."""
+        return self.phase(phase) / "manifest.json"
+
+    def events(self, phase: str, attempt: int) -> Path:
+        """The event log of one worker attempt."""
+        return self.root / "events" / f"{phase}-{attempt:04d}.jsonl"
+
+    def log(self, name: str, attempt: int) -> Path:
+        """Standard output and error of one process attempt."""
+        return self.logs / f"{name}-{attempt:04d}.log"
+
+    def worker_lock(self, phase: str) -> Path:
+        """Held by the one worker of a phase while it lives."""
+        return self.phase(phase) / ".lock"
+
+    def prompts(self, dataset: str) -> Path:
+        return self.phase("prepare") / f"{dataset}.jsonl"
+
+    def rejected(self, dataset: str) -> Path:
+        """Rows that prepare left out, each with its reason."""
+        return self.phase("prepare") / f"{dataset}.rejected.jsonl"
+
+    def responses(self, dataset: str) -> Path:
+        return self.phase("generate") / f"{dataset}.jsonl"
+
+    def dead(self, dataset: str) -> Path:
+        """Attempts that did not become a row of `responses`, each with its reason."""
+        return self.phase("generate") / f"{dataset}.dead.jsonl"
+
+    def partial(self, dataset: str) -> Path:
+        """Token ids of answers that a pause ended half-way, to be continued."""
+        return self.phase("generate") / f"{dataset}.partial.jsonl"
+
+
+PHASE_DIRS: dict[str, str] = {
+    "prepare": "prompts",
+    "generate": "responses",
+    "merge": "tokens",
+    "extract": "hidden",
+    "train": "drafter",
+    "bench": "bench",
+}

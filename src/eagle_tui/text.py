@@ -1,0 +1,28 @@
+"""Hostile text made safe: model output and dataset text never reach a terminal or a file as is."""
+
+from __future__ import annotations
+
+import re
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def scrub(text: str) -> str:
+    """Lone surrogates become U+FFFD, so that the text is valid UTF-8."""
+    return _SURROGATE.sub("\ufffd", text)
+
+
+def _visible(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "\u2421" if code == 0x7F else f"<{code:04x}>"
+
+
+def visible(text: str) -> str:
+    """Control characters (but newline and tab) and direction overrides as visible glyphs.
+
+    What comes back can be printed on a terminal: no escape sequence survives.
+    """
+    return _CONTROL.sub(_visible, scrub(text.replace("\r\n", "\n"))).replace("\t", "    ")

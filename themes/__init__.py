@@ -1,0 +1,1 @@
+"""Theme files, loadable by users too."""
