@@ -1,0 +1,118 @@
+"""Writes instances as the JSONL files that users bring, in their different formats."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from .base import Instance, Split
+from .catalog import generate
+
+_SHAREGPT_ROLES: Final = {
+    "system": "system",
+    "user": "human",
+    "assistant": "gpt",
+    "tool": "observation",
+}
+
+
+def write_dataset(
+    path: Path,
+    family: str,
+    n: int,
+    seed: int,
+    fmt: str,
+    *,
+    split: Split = "demo",
+    answers: bool = False,
+) -> int:
+    """Write ``n`` different instances of ``family`` to ``path`` as JSONL; returns the number of
+    rows.
+
+    ``fmt`` is one of ``FORMATS``. Rows are prompts only, unless ``answers`` asks for the reference
+    answer too, its thought included (for sets that are used as they are). The file appears whole or
+    not at all. ValueError for an unknown family or format.
+    """
+    if fmt not in _WRITERS:
+        raise ValueError(
+            f"There is no dataset format {fmt!r}. Choose one of: {', '.join(FORMATS)}."
+        )
+    rows = [
+        _WRITERS[fmt](instance, answers)
+        for instance in islice(_instances(family, seed, split, fmt), n)
+    ]
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("w", encoding="utf-8", newline="\n") as out:
+        for row in rows:
+            out.write(json.dumps(row, ensure_ascii=False) + "\n")
+        out.flush()
+        os.fsync(out.fileno())
+    partial.replace(path)
+    return len(rows)
+
+
+def _instances(family: str, seed: int, split: Split, fmt: str) -> Iterator[Instance]:
+    """Instances that the format can hold: Alpaca and bare prompts have one turn and no tools."""
+    for instance in generate(family, seed, split):
+        turns = [message for message in instance.messages if message.role != "system"]
+        if fmt in _ONE_TURN and (len(turns) > 1 or instance.tools):
+            continue
+        yield instance
+
+
+def _sharegpt(instance: Instance, answers: bool) -> dict[str, Any]:
+    turns = [{"from": _SHAREGPT_ROLES[m.role], "value": m.content} for m in instance.messages]
+    if answers:
+        turns.append({"from": "gpt", "value": f"<think>\n{instance.output()}"})
+    return {"id": instance.key, "conversations": turns, **_sharegpt_tools(instance)}
+
+
+def _sharegpt_tools(instance: Instance) -> dict[str, Any]:
+    # ShareGPT sets carry their tools as JSON text, and only the functions themselves.
+    if not instance.tools:
+        return {}
+    return {"tools": json.dumps([tool["function"] for tool in instance.tools], ensure_ascii=False)}
+
+
+def _messages(instance: Instance, answers: bool) -> dict[str, Any]:
+    messages: list[dict[str, Any]] = [dict(m) for m in instance.conversation()]
+    if answers:
+        answer = {
+            "role": "assistant",
+            "reasoning_content": instance.reasoning,
+            "content": instance.content,
+        }
+        messages.append(answer)
+    return {"messages": messages, **({"tools": list(instance.tools)} if instance.tools else {})}
+
+
+def _alpaca(instance: Instance, answers: bool) -> dict[str, Any]:
+    instruction, colon, rest = instance.messages[-1].content.partition(": ")
+    row = {"instruction": instruction + colon.strip(), "input": rest, "output": ""}
+    if answers:
+        row["output"] = f"<think>\n{instance.output()}"
+    system = [m.content for m in instance.messages if m.role == "system"]
+    return {**row, **({"system": system[0]} if system else {})}
+
+
+def _prompt(instance: Instance, answers: bool) -> dict[str, Any]:
+    row: dict[str, Any] = {"prompt": instance.messages[-1].content}
+    if answers:
+        row["response"] = f"<think>\n{instance.output()}"
+    return row
+
+
+_WRITERS: Final[dict[str, Callable[[Instance, bool], dict[str, Any]]]] = {
+    "sharegpt": _sharegpt,
+    "messages": _messages,
+    "alpaca": _alpaca,
+    "prompt": _prompt,
+}
+_ONE_TURN: Final = frozenset({"alpaca", "prompt"})
+
+FORMATS: Final[tuple[str, ...]] = tuple(_WRITERS)
+"""Names of the formats that ``write_dataset`` writes."""
