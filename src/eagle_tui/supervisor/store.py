@@ -1,0 +1,322 @@
+"""`state.sqlite`: commands, attempts, events, and what must survive the supervisor.
+
+The supervisor is the only writer. Every method is one transaction; a command's acceptance and the
+desired state that follows from it are written together, so that it takes effect exactly once.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from eagle_tui.proc import Process
+from eagle_tui.protocol import CommandStatus, Event, Severity
+from eagle_tui.rundir.desired import Desired
+
+VERSION = 1
+KEPT_EVENTS = 200_000
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS kept (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS commands (
+    id TEXT PRIMARY KEY, verb TEXT NOT NULL, args TEXT NOT NULL, origin TEXT NOT NULL,
+    state TEXT NOT NULL, at REAL NOT NULL, updated REAL NOT NULL, reason TEXT NOT NULL DEFAULT '',
+    seq INTEGER);
+CREATE INDEX IF NOT EXISTS commands_by_state ON commands (state);
+CREATE TABLE IF NOT EXISTS attempts (
+    id INTEGER PRIMARY KEY, kind TEXT NOT NULL, name TEXT NOT NULL, number INTEGER NOT NULL,
+    token TEXT NOT NULL, pid INTEGER, started INTEGER, url TEXT, launched_at REAL NOT NULL,
+    ready_at REAL, ended_at REAL, code INTEGER, signal INTEGER, outcome TEXT NOT NULL DEFAULT '',
+    reason TEXT NOT NULL DEFAULT '', UNIQUE (kind, name, number));
+CREATE TABLE IF NOT EXISTS events (
+    id INTEGER PRIMARY KEY, at REAL NOT NULL, severity TEXT NOT NULL, source TEXT NOT NULL,
+    text TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS history (
+    series TEXT NOT NULL, step INTEGER NOT NULL, t INTEGER NOT NULL, n INTEGER NOT NULL,
+    total REAL NOT NULL, low REAL NOT NULL, high REAL NOT NULL,
+    PRIMARY KEY (series, step, t)) WITHOUT ROWID;
+"""
+
+Kind = Literal["phase", "server"]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One launch of a worker or server."""
+
+    id: int
+    kind: Kind
+    name: str
+    number: int
+    token: str
+    process: Process | None
+    url: str | None
+    launched_at: float
+    ready_at: float | None
+    ended_at: float | None
+    code: int | None
+    signal: int | None
+    outcome: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class StoredCommand:
+    """A command with the desired state's number that it led to."""
+
+    status: CommandStatus
+    seq: int | None
+
+
+class StoreError(RuntimeError):
+    """The state file cannot be used; the message says why."""
+
+
+class Store:
+    """The open state file of a run."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._db = sqlite3.connect(path, isolation_level=None)
+            self._db.row_factory = sqlite3.Row
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=FULL")
+            found = int(self._db.execute("PRAGMA user_version").fetchone()[0])
+            if found not in (0, VERSION):
+                raise StoreError(
+                    f"{path}: written by another version of eagle-tui (schema {found}, this one "
+                    f"reads {VERSION}). Use that version for this run."
+                )
+            self._db.executescript(SCHEMA)
+            self._db.execute(f"PRAGMA user_version={VERSION}")
+        except sqlite3.DatabaseError as error:
+            raise StoreError(
+                f"{path}: {error}. Outputs of the phases are not in this file: move it away and "
+                "run `eagle-tui up` to go on from them."
+            ) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing. Transactions do not nest."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    # -- kept values ------------------------------------------------------------------------------
+
+    def get(self, key: str) -> Any | None:
+        """A kept JSON value; None when there is none."""
+        row = self._db.execute("SELECT value FROM kept WHERE key = ?", (key,)).fetchone()
+        return None if row is None else json.loads(row[0])
+
+    def put(self, key: str, value: Any) -> None:
+        """Keep a JSON value."""
+        self._db.execute(
+            "INSERT INTO kept VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+            (key, json.dumps(value)),
+        )
+
+    def desired(self) -> Desired:
+        """The desired state as last accepted; without endpoints, which are not kept."""
+        return Desired.model_validate(self.get("desired") or {})
+
+    # -- commands ---------------------------------------------------------------------------------
+
+    def request(self, command: CommandStatus) -> CommandStatus:
+        """Store a command unless one of that id is there already; gives what is stored."""
+        self._db.execute(
+            "INSERT OR IGNORE INTO commands (id, verb, args, origin, state, at, updated) "
+            "VALUES (?, ?, ?, ?, 'requested', ?, ?)",
+            (
+                command.id,
+                command.verb,
+                json.dumps(command.args),
+                command.origin,
+                command.at,
+                command.at,
+            ),
+        )
+        stored = self.command(command.id)
+        assert stored is not None
+        return stored.status
+
+    def command(self, command_id: str) -> StoredCommand | None:
+        """A command by its id."""
+        row = self._db.execute("SELECT * FROM commands WHERE id = ?", (command_id,)).fetchone()
+        return None if row is None else _command(row)
+
+    def commands_in(self, *states: str) -> list[StoredCommand]:
+        """Commands in these states, the oldest first."""
+        marks = ",".join("?" * len(states))
+        sql = f"SELECT * FROM commands WHERE state IN ({marks}) ORDER BY at, rowid"
+        return [_command(row) for row in self._db.execute(sql, states)]
+
+    def recent_commands(self, limit: int) -> list[CommandStatus]:
+        """The newest commands, the newest last."""
+        sql = "SELECT * FROM commands ORDER BY at DESC, rowid DESC LIMIT ?"
+        return [_command(row).status for row in self._db.execute(sql, (limit,))][::-1]
+
+    def accept(self, command_id: str, desired: Desired, at: float) -> None:
+        """In one transaction: keep the desired state and mark the command accepted by its `seq`."""
+        with self.transaction():
+            self.put("desired", desired.model_copy(update={"endpoints": ()}).model_dump())
+            self._db.execute(
+                "UPDATE commands SET state = 'accepted', updated = ?, seq = ? WHERE id = ?",
+                (at, desired.seq, command_id),
+            )
+
+    def settle(self, command_id: str, state: str, reason: str, at: float) -> None:
+        """Mark a command `in_effect` or `refused`."""
+        self._db.execute(
+            "UPDATE commands SET state = ?, reason = ?, updated = ? WHERE id = ?",
+            (state, reason, at, command_id),
+        )
+
+    # -- attempts ---------------------------------------------------------------------------------
+
+    def begin(self, kind: Kind, name: str, token: str, at: float, url: str | None = None) -> int:
+        """Record that an attempt is about to be launched, before it is; gives its number."""
+        with self.transaction():
+            number = 1 + int(
+                self._db.execute(
+                    "SELECT COALESCE(MAX(number), 0) FROM attempts WHERE kind = ? AND name = ?",
+                    (kind, name),
+                ).fetchone()[0]
+            )
+            self._db.execute(
+                "INSERT INTO attempts (kind, name, number, token, url, launched_at) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                (kind, name, number, token, url, at),
+            )
+        return number
+
+    def launched(self, token: str, process: Process) -> None:
+        """Record which process the attempt became."""
+        self._db.execute(
+            "UPDATE attempts SET pid = ?, started = ? WHERE token = ?",
+            (process.pid, process.started, token),
+        )
+
+    def ready(self, token: str, at: float) -> None:
+        """Record that a server answered for the first time."""
+        self._db.execute("UPDATE attempts SET ready_at = ? WHERE token = ?", (at, token))
+
+    def ended(
+        self,
+        token: str,
+        at: float,
+        *,
+        outcome: str,
+        reason: str,
+        code: int | None = None,
+        signal: int | None = None,
+    ) -> None:
+        """Record how the attempt ended; `code` and `signal` are None when nobody could know."""
+        self._db.execute(
+            "UPDATE attempts SET ended_at = ?, outcome = ?, reason = ?, code = ?, signal = ? "
+            "WHERE token = ?",
+            (at, outcome, reason, code, signal, token),
+        )
+
+    def open_attempts(self, kind: Kind) -> list[Attempt]:
+        """Attempts that have not ended as far as is recorded."""
+        sql = "SELECT * FROM attempts WHERE kind = ? AND ended_at IS NULL ORDER BY id"
+        return [_attempt(row) for row in self._db.execute(sql, (kind,))]
+
+    def last_attempt(self, kind: Kind, name: str) -> Attempt | None:
+        """The newest attempt of a phase or server."""
+        row = self._db.execute(
+            "SELECT * FROM attempts WHERE kind = ? AND name = ? ORDER BY number DESC LIMIT 1",
+            (kind, name),
+        ).fetchone()
+        return None if row is None else _attempt(row)
+
+    def attempts(self, kind: Kind, name: str) -> list[Attempt]:
+        """All attempts of a phase or server, the oldest first."""
+        sql = "SELECT * FROM attempts WHERE kind = ? AND name = ? ORDER BY number"
+        return [_attempt(row) for row in self._db.execute(sql, (kind, name))]
+
+    # -- events -----------------------------------------------------------------------------------
+
+    def event(self, at: float, severity: Severity, source: str, text: str) -> None:
+        """Append to the run's history."""
+        self._db.execute(
+            "INSERT INTO events (at, severity, source, text) VALUES (?, ?, ?, ?)",
+            (at, severity, source, text),
+        )
+        self._db.execute(
+            "DELETE FROM events WHERE id <= (SELECT MAX(id) FROM events) - ?", (KEPT_EVENTS,)
+        )
+
+    def events(self, after: int, limit: int) -> list[Event]:
+        """The newest `limit` events with an id above `after`, the oldest first."""
+        sql = "SELECT * FROM events WHERE id > ? ORDER BY id DESC LIMIT ?"
+        return [Event(**dict(row)) for row in self._db.execute(sql, (after, limit))][::-1]
+
+    # -- history ----------------------------------------------------------------------------------
+
+    def add_buckets(self, rows: list[tuple[str, int, int, int, float, float, float]]) -> None:
+        """Write history buckets (series, step, t, n, total, low, high); one that is there is
+        replaced."""
+        with self.transaction():
+            self._db.executemany("INSERT OR REPLACE INTO history VALUES (?,?,?,?,?,?,?)", rows)
+
+    def buckets(
+        self, series: str, step: int, since: float
+    ) -> list[tuple[int, int, float, float, float]]:
+        """History buckets (t, n, total, low, high) from `since` on, in order."""
+        sql = (
+            "SELECT t, n, total, low, high FROM history "
+            "WHERE series = ? AND step = ? AND t >= ? ORDER BY t"
+        )
+        return [tuple(row) for row in self._db.execute(sql, (series, step, since))]
+
+    def drop_buckets(self, step: int, before: float) -> None:
+        """Forget the buckets of a tier that are older than `before`."""
+        self._db.execute("DELETE FROM history WHERE step = ? AND t < ?", (step, before))
+
+
+def _command(row: sqlite3.Row) -> StoredCommand:
+    status = CommandStatus(
+        id=row["id"],
+        verb=row["verb"],
+        args=json.loads(row["args"]),
+        state=row["state"],
+        at=row["at"],
+        reason=row["reason"],
+        origin=row["origin"],
+    )
+    return StoredCommand(status, row["seq"])
+
+
+def _attempt(row: sqlite3.Row) -> Attempt:
+    known = row["pid"] is not None
+    return Attempt(
+        id=row["id"],
+        kind=row["kind"],
+        name=row["name"],
+        number=row["number"],
+        token=row["token"],
+        process=Process(row["pid"], row["started"]) if known else None,
+        url=row["url"],
+        launched_at=row["launched_at"],
+        ready_at=row["ready_at"],
+        ended_at=row["ended_at"],
+        code=row["code"],
+        signal=row["signal"],
+        outcome=row["outcome"],
+        reason=row["reason"],
+    )
