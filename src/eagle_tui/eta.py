@@ -2,13 +2,14 @@
 
 Work left is counted in tokens: for each dataset the prompts left (or the tokens left to its cap)
 times its mean response. Two things are uncertain and independent: the mean lengths (standard error
-of a heavy-tailed sample; a dataset that has not begun borrows the pooled mean with a wide error) and
-the token rate (spread over recent windows). Their relative errors add in squares; the range is the
+of a heavy-tailed sample; a dataset that has not begun borrows the pooled mean with a wide error)
+and the token rate (spread over recent windows). Their relative errors add in squares; the range is the
 80 % interval of a log-normal with that spread, which never reaches below zero.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -156,7 +157,7 @@ class RateWindow:
             return 0.3
         step = (end_t - start_t) / parts
         edges = [self._at(start_t + step * i) for i in range(parts + 1)]
-        rates = [b - a for a, b in zip(edges, edges[1:], strict=False)]
+        rates = [b - a for a, b in itertools.pairwise(edges)]
         mean = sum(rates) / parts
         if mean <= 0:
             return 0.3
@@ -165,7 +166,7 @@ class RateWindow:
 
     def _at(self, t: float) -> float:
         """The count at active time `t`, between two points linearly."""
-        for (t0, c0), (t1, c1) in zip(self._points, self._points[1:], strict=False):
+        for (t0, c0), (t1, c1) in itertools.pairwise(self._points):
             if t <= t1:
                 share = (t - t0) / (t1 - t0) if t1 > t0 else 0.0
                 return c0 + share * (c1 - c0)

@@ -1,0 +1,178 @@
+"""What the event logs of the workers say, added up: the supervisor's view of each phase."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from eagle_tui import lengths
+from eagle_tui.clock import Clock
+from eagle_tui.eta import RateWindow
+from eagle_tui.rundir.jsonl import Tail
+from eagle_tui.rundir.paths import RunDir
+
+RATE_SPAN_S = 120.0
+"""Window of a dataset's own rates: long enough for a heavy tail, short enough to see a change."""
+
+
+@dataclass
+class DatasetFigures:
+    """One dataset, over all attempts."""
+
+    prompts: int = 0
+    states: Counter[str] = field(default_factory=Counter)
+    tokens: int = 0
+    lengths: Counter[int] = field(default_factory=Counter)
+    reasoned: int = 0
+    in_flight: int = 0
+    results: RateWindow = field(default_factory=RateWindow)
+    token_rate: RateWindow = field(default_factory=RateWindow)
+
+    @property
+    def done(self) -> int:
+        """Prompts with a final state."""
+        return sum(self.states.values())
+
+
+@dataclass
+class Flow:
+    """What the generate worker says it is doing."""
+
+    mode: str = ""
+    seq: int = -1
+    reason: str = ""
+    oldest_s: float | None = None
+    endpoints: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class WorkerView:
+    """One attempt's event log, as far as it was read."""
+
+    phase: str
+    attempt: int
+    tail: Tail
+    pid: int | None = None
+    done: int | None = None
+    total: int | None = None
+    unit: str = ""
+    detail: str = ""
+    flow: Flow = field(default_factory=Flow)
+    outcome: str = ""
+    reason: str = ""
+    progressed: bool = False
+    """Whether this attempt got anything done: a death after that does not count as one in a row."""
+    last_at: float | None = None
+    """Monotonic time of the last sign of progress."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something a worker wants the operator to read."""
+
+    at: float
+    phase: str
+    severity: str
+    text: str
+
+
+class Figures:
+    """Reads the event logs of the current attempts and keeps the sums."""
+
+    def __init__(self, run: RunDir, clock: Clock) -> None:
+        self._run = run
+        self._clock = clock
+        self.workers: dict[str, WorkerView] = {}
+        self.datasets: dict[str, DatasetFigures] = {}
+        self.total_tokens = RateWindow()
+        self.notes: list[Note] = []
+
+    def dataset(self, name: str) -> DatasetFigures:
+        """The figures of a dataset, made on first use."""
+        return self.datasets.setdefault(name, DatasetFigures())
+
+    def follow(self, phase: str, attempt: int) -> WorkerView:
+        """From now on read the log of this attempt; its earlier lines are read, too."""
+        view = WorkerView(phase, attempt, Tail(self._run.events(phase, attempt)))
+        view.last_at = self._clock.monotonic()
+        self.workers[phase] = view
+        return view
+
+    def poll(self) -> None:
+        """Read what is new in every log that is followed, and move the rates on."""
+        for view in self.workers.values():
+            for event in view.tail.read():
+                self._take(view, event)
+        mono = self._clock.monotonic()
+        generate = self.workers.get("generate")
+        running = generate is not None and not generate.outcome
+        active = running and generate is not None and generate.flow.mode in ("running", "draining")
+        for figures in self.datasets.values():
+            busy = active and figures.in_flight > 0
+            figures.results.add(mono, figures.done, active=busy)
+            figures.token_rate.add(mono, figures.tokens, active=busy)
+        total = sum(figures.tokens for figures in self.datasets.values())
+        self.total_tokens.add(mono, total, active=active)
+
+    def _take(self, view: WorkerView, event: dict[str, Any]) -> None:
+        kind = event.get("e")
+        if kind == "result":
+            self._result(event)
+            self._progress(view)
+        elif kind == "dataset":
+            self._baseline(event)
+        elif kind == "progress":
+            if event.get("done") != view.done:
+                self._progress(view)
+            view.done, view.total = event.get("done"), event.get("total")
+            view.unit, view.detail = event.get("unit", ""), event.get("detail", "")
+        elif kind == "flow":
+            view.flow = Flow(
+                mode=event.get("mode", ""),
+                seq=event.get("seq", -1),
+                reason=event.get("reason", ""),
+                oldest_s=event.get("oldest_s"),
+                endpoints=event.get("endpoints") or {},
+            )
+            in_flight = event.get("in_flight") or {}
+            for name, figures in self.datasets.items():
+                figures.in_flight = int(in_flight.get(name, 0))
+        elif kind == "note":
+            self.notes.append(
+                Note(event["at"], view.phase, event.get("severity", "info"), event["text"])
+            )
+        elif kind == "start":
+            view.pid = event.get("pid")
+        elif kind == "end":
+            view.outcome, view.reason = event.get("outcome", ""), event.get("reason", "")
+            if view.phase == "generate":
+                for figures in self.datasets.values():
+                    figures.in_flight = 0
+
+    def _progress(self, view: WorkerView) -> None:
+        view.progressed = True
+        view.last_at = self._clock.monotonic()
+
+    def _result(self, event: dict[str, Any]) -> None:
+        figures = self.dataset(event["ds"])
+        figures.states[event["state"]] += 1
+        if event["state"] in ("failed", "over_context"):
+            return
+        tokens = int(event.get("ct", 0))
+        figures.tokens += tokens
+        figures.lengths[tokens] += 1
+        figures.reasoned += bool(event.get("rt"))
+
+    def _baseline(self, event: dict[str, Any]) -> None:
+        figures = self.dataset(event["name"])
+        figures.prompts = int(event["prompts"])
+        figures.states = Counter(event.get("states") or {})
+        figures.tokens = int(event.get("tokens", 0))
+        figures.lengths = lengths.from_json(event.get("lengths") or {})
+        figures.reasoned = int(event.get("reasoned", 0))
+
+    def take_notes(self) -> list[Note]:
+        """The notes since the last call."""
+        notes, self.notes = self.notes, []
+        return notes
