@@ -3,8 +3,8 @@
 Work left is counted in tokens: for each dataset the prompts left (or the tokens left to its cap)
 times its mean response. Two things are uncertain and independent: the mean lengths (standard error
 of a heavy-tailed sample; a dataset that has not begun borrows the pooled mean with a wide error)
-and the token rate (spread over recent windows). Their relative errors add in squares; the range is the
-80 % interval of a log-normal with that spread, which never reaches below zero.
+and the token rate (spread over recent windows). Their relative errors add in squares; the range is
+the 80 % interval of a log-normal with that spread, which never reaches below zero.
 """
 
 from __future__ import annotations

@@ -1,0 +1,308 @@
+"""The operator's verbs: what each changes, when it is refused, and what it would cost.
+
+Pure: a view of the run goes in, a change of the desired state (or a refusal) comes out.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from eagle_tui.actions import BY_VERB
+from eagle_tui.config.model import PHASES, RunConfig
+from eagle_tui.protocol import PhaseStatus, Preview
+from eagle_tui.rundir.desired import DatasetControl, Desired, limits
+from eagle_tui.supervisor.figures import DatasetFigures
+from eagle_tui.supervisor.phases import PAUSABLE
+
+MAX_CONCURRENCY = 65_536
+
+
+class Refusal(ValueError):
+    """The verb cannot be carried out; the message says why and what can be done."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What the verbs look at."""
+
+    config: RunConfig
+    desired: Desired
+    phases: dict[str, PhaseStatus]
+    datasets: dict[str, DatasetFigures]
+    paused_by_itself: bool = False
+    """The worker pauses for a reason of its own, such as a full disk."""
+    tok_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a verb does."""
+
+    desired: Desired
+    sentence: str
+    again: tuple[str, ...] = ()
+    """Phases whose manifest goes, so that they run again."""
+    forgive: tuple[str, ...] = ()
+    """Phases whose failure is forgotten."""
+    down: bool = False
+    drops_work: bool = False
+
+
+def _near(name: str, known: Iterable[str], what: str) -> Refusal:
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else f"; there are: {', '.join(names)}"
+    return Refusal(f"no {what} is named {name!r}{hint}")
+
+
+def _dataset(view: View, args: dict[str, Any]) -> str:
+    names = [d.name for d in view.config.dataset if d.kind == "prompts"]
+    name = args.get("dataset")
+    if not isinstance(name, str) or not name:
+        raise Refusal(f"name a dataset; there are: {', '.join(names)}")
+    if name not in names:
+        if any(d.name == name for d in view.config.dataset):
+            raise Refusal(f"{name} is native: nothing is generated for it")
+        raise _near(name, names, "dataset")
+    return name
+
+
+def _count(args: dict[str, Any], key: str, most: int | None = None) -> int | None:
+    value = args.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise Refusal(f"{key}: expected a whole number, at least 1; found {value!r}")
+    if most is not None and value > most:
+        raise Refusal(f"{key}: {value:,} is more than the most allowed, {most:,}")
+    return value
+
+
+def _control(view: View, name: str, **changes: Any) -> Desired:
+    control = view.desired.datasets.get(name, DatasetControl())
+    datasets = {**view.desired.datasets, name: control.model_copy(update=changes)}
+    return _next(view, datasets=datasets)
+
+
+def _next(view: View, **changes: Any) -> Desired:
+    return view.desired.model_copy(update={"seq": view.desired.seq + 1, **changes})
+
+
+def _in_flight(view: View) -> int:
+    return sum(f.in_flight for f in view.datasets.values())
+
+
+def _reopen(view: View) -> tuple[str, ...]:
+    """Phases to run again because generation goes on after it was done."""
+    if view.phases["generate"].state not in ("done", "stale"):
+        return ()
+    return tuple(p for p in ("generate", "merge") if p in view.config.run.phases)
+
+
+def _pause(view: View, args: dict[str, Any]) -> Change:
+    mode = args.get("mode") or "hold"
+    if mode not in ("hold", "drain", "abort"):
+        raise Refusal(f"mode: expected hold, drain or abort; found {mode!r}")
+    if view.phases["generate"].state == "done":
+        raise Refusal("generate is done: there is nothing to pause")
+    n = _in_flight(view)
+    sentence = {
+        "hold": f"{n} requests in flight are ended; their tokens are kept and continued on resume",
+        "drain": f"no new requests; the {n} in flight finish first",
+        "abort": f"the {n} requests in flight are thrown away and generated again later",
+    }[mode]
+    return Change(_next(view, pause=mode), sentence, drops_work=mode == "abort" and n > 0)
+
+
+def _resume(view: View, args: dict[str, Any]) -> Change:
+    if view.desired.pause == "no" and not view.paused_by_itself:
+        raise Refusal("generation is not paused")
+    return Change(_next(view, pause="no"), "generation goes on")
+
+
+def _cap(view: View, args: dict[str, Any]) -> Change:
+    name = _dataset(view, args)
+    tokens, samples = _count(args, "tokens"), _count(args, "samples")
+    figures = view.datasets.get(name, DatasetFigures())
+    if args.get("none"):
+        if tokens or samples:
+            raise Refusal("give a cap or --none, not both")
+        desired = _control(view, name, cap_tokens=0, cap_samples=0)
+        left = max(0, figures.prompts - figures.done)
+        return Change(desired, f"{name}: no cap; {left:,} prompts left", again=_reopen(view))
+    if tokens is None and samples is None:
+        raise Refusal(f"{name}: say the cap, for example --tokens 10M or --samples 500, or --none")
+    changes: dict[str, Any] = {}
+    if tokens is not None:
+        changes["cap_tokens"] = tokens
+    if samples is not None:
+        changes["cap_samples"] = samples
+    desired = _control(view, name, **changes)
+    lim = limits(view.config, desired, view.config.dataset_named(name))
+    return Change(
+        desired,
+        _cap_sentence(view, name, figures, lim.cap_tokens, lim.cap_samples),
+        again=_reopen(view),
+    )
+
+
+def _cap_sentence(
+    view: View, name: str, f: DatasetFigures, tokens: int | None, samples: int | None
+) -> str:
+    caps = [f"{tokens:,} tokens"] if tokens else []
+    caps += [f"{samples:,} responses"] if samples else []
+    text = f"{name}: cap at {' and '.join(caps)}; {f.tokens:,} tokens in {f.done:,} responses now"
+    left = max(0, f.prompts - f.done)
+    n = sum(f.lengths.values())
+    if not n or not left:
+        return text
+    mean = f.tokens / n
+    still = left
+    if tokens is not None:
+        still = min(still, max(0, int((tokens - f.tokens) / mean)))
+    if samples is not None:
+        still = min(still, max(0, samples - f.done))
+    saved = left - still
+    text += f"; about {still:,} more, {saved:,} prompts left out"
+    if saved and view.tok_s:
+        text += f", saves about {saved * mean / view.tok_s / 3600:.1f} h"
+    return text
+
+
+def _concurrency(view: View, args: dict[str, Any]) -> Change:
+    name = _dataset(view, args)
+    value = _count(args, "value", MAX_CONCURRENCY)
+    if value is None:
+        raise Refusal(f"{name}: say how many requests may be in flight, for example 64")
+    now = limits(view.config, view.desired, view.config.dataset_named(name)).concurrency
+    desired = _control(view, name, concurrency=value)
+    return Change(desired, f"{name}: {now} → {value} requests in flight")
+
+
+def _skip(view: View, args: dict[str, Any]) -> Change:
+    name = _dataset(view, args)
+    undo = bool(args.get("undo"))
+    figures = view.datasets.get(name, DatasetFigures())
+    left = max(0, figures.prompts - figures.done)
+    if undo:
+        sentence = f"{name}: taken in again; {left:,} prompts left"
+        return Change(_control(view, name, skip=False), sentence, again=_reopen(view))
+    sentence = f"{name}: {left:,} prompts are left out; the {figures.done:,} responses stay"
+    return Change(_control(view, name, skip=True), sentence)
+
+
+def _order(view: View, args: dict[str, Any]) -> Change:
+    names = args.get("datasets")
+    if not isinstance(names, list) or not names or not all(isinstance(n, str) for n in names):
+        raise Refusal("name the datasets that come first")
+    known = [d.name for d in view.config.dataset]
+    for name in names:
+        if name not in known:
+            raise _near(name, known, "dataset")
+    if len(set(names)) != len(names):
+        raise Refusal("a dataset is named twice")
+    order = (*names, *(n for n in view.desired.order if n not in names))
+    return Change(_next(view, order=order), f"first: {', '.join(names)}")
+
+
+def _phase(view: View, args: dict[str, Any], default: Iterable[str]) -> str:
+    name = args.get("phase")
+    if name is None:
+        name = next(iter(default), None)
+        if name is None:
+            raise Refusal("name a phase: none stands out now")
+    if name not in PHASES:
+        raise _near(str(name), PHASES, "phase")
+    return str(name)
+
+
+def _advance(view: View, args: dict[str, Any]) -> Change:
+    open_now = [p for p in PHASES if view.phases[p].state not in ("done", "pending", "blocked")]
+    name = _phase(view, args, open_now)
+    state = view.phases[name].state
+    if state == "done":
+        raise Refusal(f"{name} is done")
+    if name not in PAUSABLE:
+        raise Refusal(f"{name} cannot end early: what comes after it needs all of it")
+    if state in ("pending", "blocked"):
+        raise Refusal(f"{name} is {state}: there is nothing yet to go on with")
+    done = sum(f.done for f in view.datasets.values())
+    native = any(d.kind == "native" for d in view.config.dataset)
+    if not done and not native:
+        raise Refusal("there is no response yet to go on with")
+    left = sum(max(0, f.prompts - f.done) for f in view.datasets.values())
+    n = _in_flight(view)
+    finish = (*(p for p in view.desired.finish if p != name), name)
+    sentence = f"{name} ends with {done:,} responses; {left:,} prompts are left out"
+    if n:
+        sentence += f"; the {n} in flight finish first"
+    return Change(_next(view, finish=finish), sentence, drops_work=left > n)
+
+
+def _rerun(view: View, args: dict[str, Any]) -> Change:
+    again = [p for p in PHASES if view.phases[p].state in ("failed", "stale")]
+    name = _phase(view, args, again)
+    state = view.phases[name].state
+    if name not in view.config.run.phases:
+        raise Refusal(f"{name} is not named in run.phases of run.toml")
+    if state not in ("done", "stale", "failed"):
+        raise Refusal(f"{name} is {state}; only a phase that is done, stale or failed runs again")
+    finish = tuple(p for p in view.desired.finish if p != name)
+    after = PHASES[PHASES.index(name) + 1 :]
+    cheap = tuple(p for p in after if p == "merge" and p in view.config.run.phases)
+    sentence = f"{name} runs again; finished work is kept and reused"
+    if cheap:
+        sentence += f"; {', '.join(cheap)} after it"
+    return Change(
+        _next(view, finish=finish), sentence, again=(name, *cheap), forgive=(name, *cheap)
+    )
+
+
+def _down(view: View, args: dict[str, Any]) -> Change:
+    n = _in_flight(view)
+    held = f"; {n} requests in flight are held and continued after `up`" if n else ""
+    return Change(_next(view), f"workers and servers stop{held}", down=True)
+
+
+def _up(view: View, args: dict[str, Any]) -> Change:
+    failed = tuple(p for p in PHASES if view.phases[p].state == "failed")
+    return Change(_next(view), "the run goes on", forgive=failed)
+
+
+VERBS: dict[str, Callable[[View, dict[str, Any]], Change]] = {
+    "pause": _pause,
+    "resume": _resume,
+    "cap": _cap,
+    "concurrency": _concurrency,
+    "skip": _skip,
+    "order": _order,
+    "advance": _advance,
+    "rerun": _rerun,
+    "down": _down,
+    "up": _up,
+}
+
+
+def apply(view: View, verb: str, args: dict[str, Any]) -> Change:
+    """The change that a verb makes. Refusal when it cannot."""
+    run = VERBS.get(verb)
+    if run is None:
+        raise _near(verb, VERBS, "command")
+    action = BY_VERB.get(verb)
+    known = {p.name for p in action.params} if action else set()
+    for name in args:
+        if name not in known:
+            raise _near(name, known, f"argument of {verb}")
+    return run(view, args)
+
+
+def preview(view: View, verb: str, args: dict[str, Any]) -> Preview:
+    """What a verb would do, without doing it."""
+    try:
+        change = apply(view, verb, args)
+    except Refusal as refusal:
+        return Preview(allowed=False, sentence=str(refusal))
+    return Preview(allowed=True, sentence=change.sentence, drops_work=change.drops_work)
