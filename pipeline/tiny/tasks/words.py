@@ -11,8 +11,8 @@ def _words(text: str) -> tuple[str, ...]:
 
 def _pairs(text: str) -> dict[str, str]:
     # "key:value" separated by white space; an underscore stands for a space.
-    entries = (entry.replace("_", " ").split(":") for entry in text.split())
-    return {key: value for key, value in entries}
+    entries = (entry.replace("_", " ").partition(":") for entry in text.split())
+    return {key: value for key, _, value in entries}
 
 
 NAMES: Final = _words(
