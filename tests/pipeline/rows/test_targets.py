@@ -1,0 +1,84 @@
+"""The target model's place, tokenizer, context and end tokens."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from eagle_tui.pipeline import targets
+from eagle_tui.pipeline.worker import Refused
+
+from eagle_tui.config import load_config
+from eagle_tui.rundir.paths import RunDir
+
+ONE = {"a": 'source = "a.jsonl"'}
+
+
+def load(root: Path) -> tuple[Any, RunDir]:
+    return load_config(root / "run.toml"), RunDir.at(root)
+
+
+def test_resolve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "m").mkdir()
+    assert targets.resolve_model("m", tmp_path) == str(tmp_path / "m")
+    assert targets.resolve_model("org/name", tmp_path) == "org/name"
+    monkeypatch.chdir(tmp_path)
+    assert targets.resolve_model("m") == str(tmp_path / "m")
+    assert targets.resolve_model("builtin:tiny").endswith("tiny/model")
+    with pytest.raises(Refused, match="there is no directory"):
+        targets.resolve_model("./gone", tmp_path)
+    with pytest.raises(Refused, match="builtin:tiny"):
+        targets.resolve_model("builtin:huge")
+
+
+def test_tokenizer_and_template_override(run_dir: Any) -> None:
+    root = run_dir(ONE, target='chat_template = "own.jinja"')
+    (root / "own.jinja").write_text("{{ messages[0].content }}!")
+    tokenizer = targets.load_tokenizer(*load(root))
+    assert tokenizer.chat_template == "{{ messages[0].content }}!"
+    (root / "own.jinja").unlink()
+    with pytest.raises(Refused, match=r"own\.jinja: cannot be read"):
+        targets.load_tokenizer(*load(root))
+
+
+def test_no_template_and_no_tokenizer_are_said(run_dir: Any, tmp_path: Path) -> None:
+    root = run_dir(ONE, model={"template": None})
+    with pytest.raises(Refused, match="has no chat template"):
+        targets.load_tokenizer(*load(root))
+    for file in (tmp_path / "model").iterdir():
+        file.unlink()
+    with pytest.raises(Refused, match="no tokenizer"):
+        targets.load_tokenizer(*load(root))
+
+
+@pytest.mark.parametrize(
+    ("config", "length"),
+    [
+        ({"max_position_embeddings": 512}, 512),
+        ({"max_position_embeddings": 512, "seq_length": 128}, 128),
+        ({"rope_scaling": {"rope_type": "linear", "factor": 2.0}}, 8192),
+        ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, 4096),
+        ({"rope_scaling": {"factor": 4.0, "original_max_position_embeddings": 1024}}, 4096),
+        ({"text_config": {"max_position_embeddings": 777}}, 777),
+    ],
+)
+def test_context_length(config: dict[str, Any], length: int, run_dir: Any) -> None:
+    root = run_dir(ONE, model={"config": config})
+    assert targets.context_length(*load(root)) == length
+
+
+def test_context_length_of_run_toml_wins_and_unknown_is_refused(run_dir: Any) -> None:
+    root = run_dir(ONE, model={"config": {"max_position_embeddings": None}})
+    with pytest.raises(Refused, match=r"Set target\.context_length"):
+        targets.context_length(*load(root))
+    root = run_dir(ONE, target="context_length = 99")
+    assert targets.context_length(*load(root)) == 99
+
+
+def test_eos_ids_are_joined(run_dir: Any, tmp_path: Path) -> None:
+    root = run_dir(ONE, model={"config": {"eos_token_id": 7}})
+    (tmp_path / "model" / "generation_config.json").write_text(json.dumps({"eos_token_id": [8, 9]}))
+    tokenizer = targets.load_tokenizer(*load(root))
+    assert targets.eos_ids(*load(root)) == {7, 8, 9, tokenizer.eos_token_id}
