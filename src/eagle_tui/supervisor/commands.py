@@ -95,11 +95,13 @@ def _in_flight(view: View) -> int:
     return sum(f.in_flight for f in view.datasets.values())
 
 
-def _reopen(view: View) -> tuple[str, ...]:
-    """Phases to run again because generation goes on after it was done."""
+def _reopened(view: View, desired: Desired, sentence: str) -> Change:
+    """The change, with generation taken up again when it was done already."""
     if view.phases["generate"].state not in ("done", "stale"):
-        return ()
-    return tuple(p for p in ("generate", "merge") if p in view.config.run.phases)
+        return Change(desired, sentence)
+    again = tuple(p for p in ("generate", "merge") if p in view.config.run.phases)
+    finish = tuple(p for p in desired.finish if p != "generate")
+    return Change(desired.model_copy(update={"finish": finish}), sentence, again=again)
 
 
 def _pause(view: View, args: dict[str, Any]) -> Change:
@@ -132,7 +134,7 @@ def _cap(view: View, args: dict[str, Any]) -> Change:
             raise Refusal("give a cap or --none, not both")
         desired = _control(view, name, cap_tokens=0, cap_samples=0)
         left = max(0, figures.prompts - figures.done)
-        return Change(desired, f"{name}: no cap; {left:,} prompts left", again=_reopen(view))
+        return _reopened(view, desired, f"{name}: no cap; {left:,} prompts left")
     if tokens is None and samples is None:
         raise Refusal(f"{name}: say the cap, for example --tokens 10M or --samples 500, or --none")
     changes: dict[str, Any] = {}
@@ -142,11 +144,8 @@ def _cap(view: View, args: dict[str, Any]) -> Change:
         changes["cap_samples"] = samples
     desired = _control(view, name, **changes)
     lim = limits(view.config, desired, view.config.dataset_named(name))
-    return Change(
-        desired,
-        _cap_sentence(view, name, figures, lim.cap_tokens, lim.cap_samples),
-        again=_reopen(view),
-    )
+    sentence = _cap_sentence(view, name, figures, lim.cap_tokens, lim.cap_samples)
+    return _reopened(view, desired, sentence)
 
 
 def _cap_sentence(
@@ -189,7 +188,7 @@ def _skip(view: View, args: dict[str, Any]) -> Change:
     left = max(0, figures.prompts - figures.done)
     if undo:
         sentence = f"{name}: taken in again; {left:,} prompts left"
-        return Change(_control(view, name, skip=False), sentence, again=_reopen(view))
+        return _reopened(view, _control(view, name, skip=False), sentence)
     sentence = f"{name}: {left:,} prompts are left out; the {figures.done:,} responses stay"
     return Change(_control(view, name, skip=True), sentence)
 

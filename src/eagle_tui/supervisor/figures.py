@@ -121,7 +121,7 @@ class Figures:
             self._result(event)
             self._progress(view)
         elif kind == "dataset":
-            self._baseline(event)
+            self._baseline(view.phase, event)
         elif kind == "progress":
             if event.get("done") != view.done:
                 self._progress(view)
@@ -164,9 +164,12 @@ class Figures:
         figures.lengths[tokens] += 1
         figures.reasoned += bool(event.get("rt"))
 
-    def _baseline(self, event: dict[str, Any]) -> None:
+    def _baseline(self, phase: str, event: dict[str, Any]) -> None:
         figures = self.dataset(event["name"])
         figures.prompts = int(event["prompts"])
+        if phase != "generate":
+            # Preparing again changes how many prompts there are, not which responses.
+            return
         figures.states = Counter(event.get("states") or {})
         figures.tokens = int(event.get("tokens", 0))
         figures.lengths = lengths.from_json(event.get("lengths") or {})

@@ -1,0 +1,74 @@
+"""`eagle-tui`: one command for each thing that a key can do, and a few more.
+
+Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 refused (with the reason), 4 not found,
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from eagle_tui import __version__
+from eagle_tui.cli import follow, make, verbs
+from eagle_tui.cli.common import Exit
+from eagle_tui.client import Down, NotARun, StartFailed
+from eagle_tui.client_api import ClientError
+from eagle_tui.config import ConfigError
+from eagle_tui.text import visible
+
+FAILED, USAGE, REFUSED, NOT_FOUND, INTERRUPTED = 1, 2, 3, 4, 130
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="eagle-tui")
+def cli() -> None:
+    """Monitor and control the training of an EAGLE-3 drafter.
+
+    `eagle-tui demo` shows all of it on any laptop. A run lives in a directory (RUN).
+    """
+
+
+for command in (*make.COMMANDS, *follow.COMMANDS, *verbs.COMMANDS):
+    cli.add_command(command)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Entry point; ends the process with the exit code."""
+    code: Any
+    try:
+        code = cli.main(args=argv, prog_name="eagle-tui", standalone_mode=False)
+    except click.exceptions.Abort:
+        code = INTERRUPTED
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except click.UsageError as error:
+        error.show()
+        code = USAGE
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except Exit as error:
+        code = _say(error, error.code) if str(error) else error.code
+    except ConfigError as error:
+        code = _say(error, USAGE)
+    except NotARun as error:
+        code = _say(error, NOT_FOUND)
+    except Down as error:
+        code = _say(error, REFUSED)
+    except StartFailed as error:
+        code = _say(error, error.code if error.code in (USAGE, REFUSED) else FAILED)
+    except (ClientError, OSError) as error:
+        code = _say(error, FAILED)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _say(error: Exception, code: int) -> int:
+    click.echo(f"eagle-tui: {visible(str(error))}", err=True)
+    return code
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""Making and starting runs: init, demo, up, attach, check."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from eagle_tui.cli.common import RUN, SET, Exit, rundir
+from eagle_tui.cli.headless import follow_to_the_end
+from eagle_tui.client import SocketClient, ensure_supervisor
+from eagle_tui.config import load_config, parse_config
+from eagle_tui.config.load import override, read_text
+from eagle_tui.config.presets import PRESETS, preset_text
+from eagle_tui.rundir import atomic
+from eagle_tui.rundir.paths import RunDir
+
+USAGE, REFUSED, NOT_FOUND = 2, 3, 4
+
+
+def make_run(path: Path, preset: str, settings: tuple[str, ...]) -> RunDir:
+    """A new run directory with its run.toml. Exit 3 when there is one already."""
+    run = RunDir.at(path)
+    if run.config.exists():
+        raise Exit(REFUSED, f"{run.config} is there already; `eagle-tui up {run.root}` starts it")
+    text = override(preset_text(preset, run.root.name), settings)
+    parse_config(text, source=f"preset {preset}")
+    run.root.mkdir(parents=True, exist_ok=True)
+    if preset == "demo":
+        _demo_data(run)
+    atomic.write_text(run.config, text)
+    return run
+
+
+def _demo_data(run: RunDir) -> None:
+    """The demo's datasets, written by the pipeline in a process of its own."""
+    argv = [sys.executable, "-m", "eagle_tui.pipeline.demo", str(run.root / "data")]
+    made = subprocess.run(argv, check=False, stdin=subprocess.DEVNULL)
+    if made.returncode:
+        raise Exit(1, "the demo's data could not be made; is the [pipeline] extra installed?")
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--preset", type=click.Choice(PRESETS), default="demo", show_default=True)
+@SET
+def init(directory: Path, preset: str, settings: tuple[str, ...]) -> None:
+    """Make a run directory with a run.toml to edit."""
+    run = make_run(directory, preset, settings)
+    click.echo(f"{run.config}: made from preset {preset}.")
+    click.echo(f"Edit it, then: eagle-tui up {run.root}")
+
+
+@click.command()
+@RUN
+def check(run: Path) -> None:
+    """Check run.toml: every problem at once, or a summary of what it asks for."""
+    config = load_config(rundir(run).config)
+    click.echo(
+        f"{run}: fine; {len(config.dataset)} datasets, {len(config.server)} servers, phases "
+        f"{', '.join(config.run.phases)}"
+    )
+
+
+@click.command()
+@RUN
+@SET
+@click.option("--detach", "-d", is_flag=True, help="Do not open the screen.")
+def up(run: Path, settings: tuple[str, ...], detach: bool) -> None:
+    """Start the run, or go on with it, and open the screen on it."""
+    found = rundir(run)
+    if settings:
+        text = override(read_text(found.config), settings)
+        parse_config(text, source=str(found.config))
+        atomic.write_text(found.config, text)
+    load_config(found.config)
+    if not ensure_supervisor(found, up=True):
+        asyncio.run(_go_on(found))
+    if detach or not sys.stdout.isatty():
+        click.echo(f"{found.root} is up. Look: eagle-tui attach {found.root}")
+        return
+    open_screen(found)
+
+
+async def _go_on(run: RunDir) -> None:
+    """A supervisor runs already: tell it that the operator said `up` again."""
+    async with SocketClient(run) as client:
+        command = await client.command("up", {})
+    if command.state == "refused":
+        raise Exit(REFUSED, f"up refused: {command.reason}")
+
+
+@click.command()
+@RUN
+@click.option("--readonly", is_flag=True, help="Look only: no key changes the run.")
+@click.option("--theme", help="Theme by name, instead of the one in run.toml.")
+@click.option(
+    "--glyphs", type=click.Choice(["braille", "block", "ascii"]), help="Characters of the charts."
+)
+def attach(run: Path, readonly: bool, theme: str | None, glyphs: str | None) -> None:
+    """Open the screen on a run. Leaving it (q) leaves the run going."""
+    if not sys.stdout.isatty() or not sys.stdin.isatty():
+        raise Exit(USAGE, "the screen needs a terminal; `eagle-tui status` does not")
+    found = rundir(run)
+    ensure_supervisor(found)
+    open_screen(found, readonly=readonly, theme=theme, glyphs=glyphs)
+
+
+def open_screen(
+    run: RunDir, *, readonly: bool = False, theme: str | None = None, glyphs: str | None = None
+) -> None:
+    """The screen, until the operator leaves it."""
+    # Imported here: Textual takes a moment, and most commands do without it.
+    from eagle_tui.ui.app import run_screen
+
+    config = load_config(run.config)
+    client = SocketClient(run, origin="screen")
+    run_screen(client, readonly=readonly, theme=theme or config.ui.theme, glyphs=glyphs)
+    click.echo(f"Detached; the run goes on. Back: eagle-tui attach {run.root}")
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path), required=False)
+@click.option("--headless", is_flag=True, help="Progress lines instead of the screen.")
+@click.option("--keep", is_flag=True, help="With --headless: leave the supervisor running.")
+@SET
+def demo(directory: Path | None, headless: bool, keep: bool, settings: tuple[str, ...]) -> None:
+    """A small run for real, on this machine: our own tiny target, six datasets."""
+    if directory is None:
+        directory = Path(tempfile.mkdtemp(prefix="eagle-tui-demo-"))
+    elif (directory / "run.toml").exists():
+        click.echo(f"{directory}: going on with the demo there")
+    run = RunDir.at(directory)
+    if not run.config.exists():
+        try:
+            make_run(directory, "demo", settings)
+        except BaseException:
+            shutil.rmtree(run.root / "data", ignore_errors=True)
+            raise
+    click.echo(f"demo run: {run.root}")
+    if not ensure_supervisor(run, up=True):
+        asyncio.run(_go_on(run))
+    if headless:
+        raise Exit(asyncio.run(follow_to_the_end(run, stop_after=not keep)))
+    if not sys.stdout.isatty():
+        raise Exit(USAGE, "the screen needs a terminal; use --headless without one")
+    open_screen(run)
+
+
+COMMANDS = [init, check, up, attach, demo]

@@ -1,0 +1,244 @@
+"""The socket client: finds a run's supervisor, starts one where there should be one, asks it.
+
+Whoever wants to see or steer a run goes through here. A supervisor that was killed is started again
+by the next look or order; one that the operator stopped (`down`) is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from eagle_tui.client_api import ClientError
+from eagle_tui.protocol import (
+    SCHEMA,
+    CommandStatus,
+    Event,
+    History,
+    Preview,
+    Sample,
+    Status,
+)
+from eagle_tui.rundir import atomic
+from eagle_tui.rundir.paths import RunDir
+
+ANSWER_S = 5.0
+"""A local supervisor answers in milliseconds; after this long it is in trouble."""
+START_S = 20.0
+REVIVE_S = 5.0
+"""Least time between two tries to start a supervisor that is gone."""
+
+
+class NotARun(ClientError):
+    """There is no run in that directory."""
+
+
+class Down(ClientError):
+    """The run was stopped by the operator, or never started."""
+
+
+class StartFailed(ClientError):
+    """No supervisor could be started; the message holds what it said. `code` is its exit code."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def last_status(run: RunDir) -> Status | None:
+    """The snapshot that the supervisor left in the run directory; None when there is none."""
+    try:
+        body = atomic.read_json(run.root / "status.json")
+        return None if body is None else Status.from_json(body)
+    except (ValueError, ValidationError) as error:
+        raise ClientError(f"{run.root}/status.json cannot be read: {error}") from error
+
+
+def require_run(run: RunDir) -> None:
+    """NotARun unless there is a run.toml."""
+    if not run.config.is_file():
+        raise NotARun(f"{run.root}: no run.toml there; make a run with `eagle-tui init {run.root}`")
+
+
+def start_supervisor(run: RunDir, *, up: bool = False) -> None:
+    """Start a detached supervisor and wait until it answers. StartFailed with what it said."""
+    log = run.log("supervisor", 1)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    argv = [sys.executable, "-m", "eagle_tui.supervisor", str(run.root)]
+    with log.open("ab") as out:
+        said_from = out.tell()
+        child = subprocess.Popen(
+            [*argv, "--up"] if up else argv,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            cwd=run.root,
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        if answers(run):
+            return
+        code = child.poll()
+        # Another one may have won the race for the lock; then its socket will answer.
+        if code is not None and code != 3:
+            with log.open("rb") as file:
+                file.seek(said_from)
+                said = file.read().decode("utf-8", "replace").strip()
+            raise StartFailed(said or f"the supervisor ended with exit code {code}", code)
+        time.sleep(0.05)
+    raise StartFailed(f"the supervisor does not answer after {START_S:.0f} s; see {log}", 1)
+
+
+def answers(run: RunDir) -> bool:
+    """Whether a supervisor answers on the socket now."""
+    if not run.socket.exists():
+        return False
+    transport = httpx.HTTPTransport(uds=str(run.socket))
+    with httpx.Client(transport=transport, base_url="http://run", timeout=ANSWER_S) as client:
+        try:
+            return client.get("/v1/status").status_code == 200
+        except httpx.HTTPError:
+            return False
+
+
+def ensure_supervisor(run: RunDir, *, up: bool = False) -> bool:
+    """Make sure that a supervisor answers; True when one had to be started. Down when the run is
+    stopped and `up` is not asked for."""
+    require_run(run)
+    if answers(run):
+        return False
+    if not up:
+        before = last_status(run)
+        if before is None and not run.state.exists():
+            raise Down(f"{run.root}: not started yet; `eagle-tui up {run.root}` starts it")
+        if before is not None and before.supervisor.state == "stopped":
+            raise Down(f"{run.root}: the run is down; `eagle-tui up {run.root}` goes on")
+    start_supervisor(run, up=up)
+    return True
+
+
+class SocketClient:
+    """`RunClient` over the run's unix socket. Use as an async context manager, or `close` it."""
+
+    def __init__(self, run: RunDir, *, origin: str = "cli", revive: bool = True) -> None:
+        self._run = run
+        self._origin = f"{origin}:{os.environ.get('USER', os.getuid())}"
+        self._revive = revive
+        self._tried = float("-inf")
+        self._http = httpx.AsyncClient(
+            transport=httpx.AsyncHTTPTransport(uds=str(run.socket)),
+            base_url="http://run",
+            timeout=ANSWER_S,
+        )
+
+    async def __aenter__(self) -> SocketClient:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Give the connection back."""
+        await self._http.aclose()
+
+    async def status(self) -> Status:
+        """The newest snapshot."""
+        body = await self._ask("GET", "/v1/status")
+        theirs = body.get("schema")
+        if isinstance(theirs, int) and theirs > SCHEMA:
+            raise ClientError(
+                f"the supervisor speaks a newer version ({theirs}) than this program ({SCHEMA}): "
+                "attach with the version that started the run"
+            )
+        try:
+            return Status.from_json(body)
+        except ValidationError as error:
+            raise ClientError(f"the supervisor's status cannot be read: {error}") from error
+
+    async def samples(self, dataset: str | None, kind: str, limit: int) -> list[Sample]:
+        """Stored responses; see `RunClient`."""
+        params: dict[str, Any] = {"kind": kind, "limit": limit}
+        if dataset is not None:
+            params["dataset"] = dataset
+        body = await self._ask("GET", "/v1/samples", params=params)
+        return [_read(Sample, row) for row in body["samples"]]
+
+    async def events(self, after: int, limit: int) -> list[Event]:
+        """The run's history; see `RunClient`."""
+        body = await self._ask("GET", "/v1/events", params={"after": after, "limit": limit})
+        return [_read(Event, row) for row in body["events"]]
+
+    async def history(self, series: str, since: float, step_s: float) -> History:
+        """A metric over time; see `RunClient`."""
+        params = {"series": series, "since": since, "step": step_s}
+        return _read(History, await self._ask("GET", "/v1/history", params=params))
+
+    async def preview(self, verb: str, args: dict[str, Any]) -> Preview:
+        """What an order would do."""
+        return _read(Preview, await self._ask("POST", "/v1/preview", {"verb": verb, "args": args}))
+
+    async def command(self, verb: str, args: dict[str, Any]) -> CommandStatus:
+        """Give an order; asked again under the same id when the answer got lost."""
+        order = {"id": uuid.uuid4().hex, "verb": verb, "args": args, "origin": self._origin}
+        return _read(CommandStatus, await self._ask("POST", "/v1/commands", order))
+
+    async def command_status(self, command_id: str) -> CommandStatus:
+        """How far an order is."""
+        return _read(CommandStatus, await self._ask("GET", f"/v1/commands/{command_id}"))
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        params: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        try:
+            answer = await self._http.request(method, path, json=body, params=params)
+        except httpx.HTTPError as first:
+            # Every order carries an id, so asking again does nothing twice.
+            await self._start_again(first)
+            try:
+                answer = await self._http.request(method, path, json=body, params=params)
+            except httpx.HTTPError as error:
+                raise ClientError(_gone(self._run.root, error)) from error
+        try:
+            found = answer.json()
+        except ValueError as error:
+            raise ClientError(f"the supervisor's answer to {path} is not JSON") from error
+        if answer.status_code != 200 or not isinstance(found, dict):
+            said = found.get("error") if isinstance(found, dict) else None
+            raise ClientError(str(said or f"the supervisor answers {answer.status_code} to {path}"))
+        return found
+
+    async def _start_again(self, error: Exception) -> None:
+        """Start a supervisor that is gone, unless the run is down or it was just tried."""
+        now = time.monotonic()
+        if not self._revive or now - self._tried < REVIVE_S:
+            raise ClientError(_gone(self._run.root, error)) from error
+        self._tried = now
+        await asyncio.to_thread(ensure_supervisor, self._run)
+
+
+def _gone(root: Path, error: Exception) -> str:
+    return f"{root}: the supervisor does not answer ({type(error).__name__}); trying again"
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def _read(model: type[M], body: Any) -> M:
+    try:
+        return model.model_validate(body)
+    except ValidationError as error:
+        raise ClientError(f"the supervisor's answer cannot be read: {error}") from error

@@ -1,0 +1,130 @@
+"""The socket: HTTP and JSON over a unix socket that only this user can open.
+
+    GET  /v1/status                                  the snapshot (docs/status.md)
+    GET  /v1/samples?dataset=&kind=newest&limit=20   stored responses
+    GET  /v1/events?after=0&limit=200                the run's history
+    GET  /v1/history?series=tok_s&since=0&step=1     a metric over time
+    GET  /v1/commands/ID                             how far a command is
+    POST /v1/commands  {id, verb, args, origin}      an order
+    POST /v1/preview   {verb, args}                  what an order would do
+
+An error is `{"error": "sentence"}` with status 400 or 404.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from pydantic import ValidationError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from eagle_tui.protocol import CommandRequest
+from eagle_tui.supervisor import samples
+from eagle_tui.supervisor.core import Supervisor
+
+MOST_ROWS = 2000
+MOST_SAMPLES = 200
+
+
+class BadRequest(ValueError):
+    """The request is wrong; the message says how."""
+
+
+def _integer(request: Request, name: str, default: int, most: int | None = None) -> int:
+    text = request.query_params.get(name, str(default))
+    try:
+        value = int(text)
+    except ValueError:
+        raise BadRequest(f"{name}: expected a whole number; found {text[:40]!r}") from None
+    if value < 0:
+        raise BadRequest(f"{name}: must not be negative")
+    return min(value, most) if most is not None else value
+
+
+def _float(request: Request, name: str, default: float) -> float:
+    text = request.query_params.get(name, str(default))
+    try:
+        return float(text)
+    except ValueError:
+        raise BadRequest(f"{name}: expected a number; found {text[:40]!r}") from None
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    try:
+        body = json.loads(await request.body())
+    except ValueError as error:
+        raise BadRequest(f"the body is not JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise BadRequest("the body must be a JSON object")
+    return body
+
+
+def make_app(supervisor: Supervisor) -> Starlette:
+    """The ASGI application of one supervisor."""
+
+    async def status(request: Request) -> Response:
+        return JSONResponse(supervisor.status.to_json())
+
+    async def get_samples(request: Request) -> Response:
+        names = [d.name for d in supervisor.config.dataset if d.kind == "prompts"]
+        name = request.query_params.get("dataset")
+        if name is not None and name not in names:
+            raise BadRequest(f"no generated dataset is named {name[:60]!r}")
+        paths = [supervisor.run.responses(n) for n in ([name] if name else names)]
+        kind = request.query_params.get("kind", "newest")
+        limit = _integer(request, "limit", 20, MOST_SAMPLES)
+        found = await asyncio.to_thread(samples.read, paths, kind, limit)
+        return JSONResponse({"samples": [s.model_dump(mode="json") for s in found]})
+
+    async def events(request: Request) -> Response:
+        found = supervisor.store.events(
+            _integer(request, "after", 0), _integer(request, "limit", 200, MOST_ROWS)
+        )
+        return JSONResponse({"events": [e.model_dump(mode="json") for e in found]})
+
+    async def history(request: Request) -> Response:
+        found = supervisor.recorder.query(
+            request.query_params.get("series", "tok_s"),
+            _float(request, "since", 0.0),
+            _float(request, "step", 1.0),
+            supervisor.clock.wall(),
+        )
+        return JSONResponse(found.model_dump(mode="json"))
+
+    async def command(request: Request) -> Response:
+        found = supervisor.store.command(request.path_params["id"])
+        if found is None:
+            return JSONResponse({"error": "no command has that id"}, status_code=404)
+        return JSONResponse(found.status.model_dump(mode="json"))
+
+    async def order(request: Request) -> Response:
+        wanted = CommandRequest.model_validate(await _body(request))
+        return JSONResponse(supervisor.request(wanted).model_dump(mode="json"))
+
+    async def preview(request: Request) -> Response:
+        body = await _body(request)
+        verb, args = body.get("verb"), body.get("args") or {}
+        if not isinstance(verb, str) or not isinstance(args, dict):
+            raise BadRequest("give verb (a string) and args (an object)")
+        return JSONResponse(supervisor.preview(verb, args).model_dump(mode="json"))
+
+    async def refuse(request: Request, error: Exception) -> Response:
+        return JSONResponse({"error": str(error)}, status_code=400)
+
+    return Starlette(
+        routes=[
+            Route("/v1/status", status),
+            Route("/v1/samples", get_samples),
+            Route("/v1/events", events),
+            Route("/v1/history", history),
+            Route("/v1/commands/{id}", command),
+            Route("/v1/commands", order, methods=["POST"]),
+            Route("/v1/preview", preview, methods=["POST"]),
+        ],
+        exception_handlers={ValueError: refuse, BadRequest: refuse, ValidationError: refuse},
+    )

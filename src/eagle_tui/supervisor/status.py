@@ -1,0 +1,124 @@
+"""The status snapshot: what every screen, command and script is shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eagle_tui import eta, lengths
+from eagle_tui.config.model import DatasetSection, RunConfig
+from eagle_tui.protocol import DatasetState, DatasetStatus, PhaseState
+from eagle_tui.rundir.desired import Desired, Limits, limits, ordered
+from eagle_tui.supervisor.figures import RATE_SPAN_S, DatasetFigures, Figures
+
+SHARES = (0.5, 0.9, 0.95, 0.99)
+
+
+@dataclass(frozen=True)
+class GenerateView:
+    """What is said about generation as a whole."""
+
+    datasets: tuple[DatasetStatus, ...]
+    done: int
+    total: int
+    eta_s: eta.Range | None
+
+
+def work_of(figures: DatasetFigures, lim: Limits) -> eta.Work:
+    """What is left of a dataset under its caps."""
+    left = max(0, figures.prompts - figures.done)
+    if lim.skip:
+        left = 0
+    if lim.cap_samples is not None:
+        left = min(left, max(0, lim.cap_samples - figures.done))
+    tokens_left = None
+    if lim.cap_tokens is not None:
+        tokens_left = max(0, lim.cap_tokens - figures.tokens)
+        left = left if tokens_left else 0
+    return eta.Work(left, figures.lengths, tokens_left, figures.in_flight)
+
+
+def _state(
+    section: DatasetSection, figures: DatasetFigures, lim: Limits, phase: PhaseState
+) -> DatasetState:
+    if section.kind == "native":
+        return "done" if figures.prompts else "pending"
+    if lim.skip:
+        return "skipped"
+    if figures.prompts and figures.done >= figures.prompts:
+        return "done"
+    if figures.in_flight:
+        return "running"
+    if work_of(figures, lim).prompts_left == 0 and figures.prompts:
+        return "capped"
+    return "paused" if phase == "paused" else "pending"
+
+
+def generate_view(
+    config: RunConfig,
+    desired: Desired,
+    figures: Figures,
+    phase: PhaseState,
+    server_tok_s: float | None,
+) -> GenerateView:
+    """Datasets in the order in which they are taken, with rates and estimates."""
+    rate = figures.total_tokens.rate(600.0, least_s=10.0) or server_tok_s
+    spread = figures.total_tokens.spread()
+    rows: list[DatasetStatus] = []
+    works: list[eta.Work] = []
+    done = total = 0
+    for section in ordered(config, desired):
+        data = figures.dataset(section.name)
+        lim = limits(config, desired, section)
+        state = _state(section, data, lim, phase)
+        work = work_of(data, lim)
+        estimate = None
+        if section.kind == "prompts":
+            works.append(work)
+            done += data.done
+            total += data.done + work.prompts_left
+            estimate = eta.seconds_left(eta.tokens_left(works), rate, spread)
+            if state in ("done", "skipped", "capped"):
+                estimate = None
+        rows.append(_row(section, data, lim, state, estimate))
+    overall = eta.seconds_left(eta.tokens_left(works), rate, spread)
+    return GenerateView(tuple(rows), done, total, overall)
+
+
+def _row(
+    section: DatasetSection,
+    data: DatasetFigures,
+    lim: Limits,
+    state: DatasetState,
+    estimate: eta.Range | None,
+) -> DatasetStatus:
+    found = lengths.quantiles(data.lengths, SHARES)
+    p50, p90, p95, p99 = found if found else (None, None, None, None)
+    finished = sum(data.lengths.values())
+    per_s = data.results.rate(RATE_SPAN_S) if state == "running" else None
+    tok_s = data.token_rate.rate(RATE_SPAN_S) if state == "running" else None
+    known = ("complete", "truncated", "no_answer", "loop")
+    return DatasetStatus(
+        name=section.name,
+        kind=section.kind,
+        state=state,
+        prompts=data.prompts or None,
+        complete=data.states["complete"],
+        truncated=data.states["truncated"],
+        no_answer=data.states["no_answer"],
+        loop=data.states["loop"],
+        failed=sum(n for name, n in data.states.items() if name not in known),
+        in_flight=data.in_flight,
+        concurrency=lim.concurrency if section.kind == "prompts" else None,
+        tokens=data.tokens,
+        cap_tokens=lim.cap_tokens if section.kind == "prompts" else None,
+        cap_samples=lim.cap_samples if section.kind == "prompts" else None,
+        rate_per_min=None if per_s is None else per_s * 60,
+        tok_s=tok_s,
+        tokens_mean=lengths.mean(data.lengths),
+        tokens_p50=p50,
+        tokens_p90=p90,
+        tokens_p95=p95,
+        tokens_p99=p99,
+        reasoning_share=data.reasoned / finished if finished else None,
+        eta_s=estimate,
+    )
