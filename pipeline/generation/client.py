@@ -1,0 +1,207 @@
+"""One endpoint over HTTP: the calls that generation needs of SGLang."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from eagle_tui.rundir.desired import Endpoint
+
+from .answers import Outcome, Trouble, error_message, read_outcome
+
+KEEP_ALIVE_S = 4.0
+"""SGLang closes an idle connection after 5 s without a word; ours are given up before."""
+CONNECT_TIMEOUT_S = 5.0
+CALL_TIMEOUT_S = 5.0
+"""For the small calls. `/generate` has no time limit: a long answer takes as long as it takes."""
+HEALTH_TIMEOUT_S = 25.0
+"""SGLang itself takes 20 s to say that it is not healthy."""
+READ_BUFFER = 1 << 20
+"""aiohttp's own 64 KB make it stop and start for each long answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer to one of the small calls. `status` None: there was none, and `text` says why."""
+
+    status: int | None
+    body: Any
+    text: str
+
+
+class KeyMissingError(RuntimeError):
+    """The environment variable that should hold a key is not set."""
+
+
+class Client:
+    """Connections to one endpoint. Use inside a running event loop; `close` it at the end.
+
+    KeyMissingError: a key is named in run.toml and not set in this worker's environment.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.url = endpoint.url.rstrip("/")
+        self._generate_url = f"{self.url}/generate"
+        self._key = _key(endpoint.api_key_env)
+        self._admin = _key(endpoint.admin_api_key_env) or self._key
+        self._headers = {"Content-Type": "application/json", **_bearer(self._key)}
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
+            read_bufsize=READ_BUFFER,
+            auto_decompress=True,
+        )
+
+    async def generate(self, body: bytes) -> Outcome:
+        """POST /generate with a JSON body; never raises for what a server or the network does."""
+        begun = False
+        try:
+            async with self._session.post(
+                self._generate_url, data=body, headers=self._headers
+            ) as response:
+                begun = True
+                return read_outcome(response.status, await response.read())
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            return Trouble("refused", _reason(error))
+        except (aiohttp.ClientError, ConnectionError, TimeoutError) as error:
+            return Trouble("lost" if begun else "dropped", _reason(error))
+
+    async def abort(self, rid: str) -> Reply:
+        """End one request on the server. Success shows only on the request itself."""
+        return await self._call("POST", "/abort_request", admin=True, json_body={"rid": rid})
+
+    async def go_on(self) -> Reply:
+        """Undo a pause that somebody left behind; harmless when there is none."""
+        return await self._call("POST", "/continue_generation", admin=True, json_body={})
+
+    async def health(self) -> Reply:
+        """GET /health: makes an idle server generate one token."""
+        return await self._call("GET", "/health", timeout_s=HEALTH_TIMEOUT_S)
+
+    async def context_length(self) -> tuple[Reply, int | None]:
+        """GET /v1/models: is HTTP alive, and how many tokens prompt and response may have."""
+        reply = await self._call("GET", "/v1/models")
+        try:
+            length = reply.body["data"][0]["max_model_len"]
+        except (KeyError, IndexError, TypeError):
+            return reply, None
+        return reply, length if isinstance(length, int) and length > 0 else None
+
+    async def work_counter(self) -> tuple[bool, float | None]:
+        """Tokens read and generated since the server started, and whether it tells at all.
+
+        (True, None): it should have told and did not answer. From /v1/loads, else from /metrics.
+        """
+        reply = await self._call("GET", "/v1/loads")
+        if reply.status == 200:
+            return True, loads_counter(reply.body)
+        if reply.status is None or reply.status >= 500:
+            return True, None
+        reply = await self._call("GET", "/metrics")
+        counter = metrics_counter(reply.text) if reply.status == 200 else None
+        return counter is not None, counter
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._session.close()
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        admin: bool = False,
+        json_body: Any = None,
+        timeout_s: float = CALL_TIMEOUT_S,
+    ) -> Reply:
+        headers = _bearer(self._admin if admin else self._key)
+        try:
+            async with self._session.request(
+                method,
+                self.url + path,
+                json=json_body,
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S),
+            ) as response:
+                data = await response.read()
+        except TimeoutError:
+            return Reply(None, None, f"no answer to {path} within {timeout_s:g} s")
+        except (aiohttp.ClientError, ConnectionError, OSError) as error:
+            return Reply(None, None, _reason(error))
+        try:
+            body = json.loads(data)
+        except ValueError:
+            body = None
+        text = data.decode("utf-8", "replace")
+        if response.status != 200:
+            text = error_message(data)[0] or f"HTTP {response.status}"
+        return Reply(response.status, body, text)
+
+
+def loads_counter(body: Any) -> float | None:
+    """Prompt tokens computed and tokens decoded, over all ranks, from a /v1/loads answer."""
+    loads = body.get("loads") if isinstance(body, dict) else None
+    if not isinstance(loads, list):
+        return None
+    total = 0.0
+    for rank in loads:
+        if not isinstance(rank, dict):
+            return None
+        moments = rank.get("decode_moments")
+        if isinstance(moments, list) and moments:
+            total += _finite(moments[-1])
+        total += _finite(rank.get("total_prefill_uncached_tokens"))
+    return total
+
+
+def metrics_counter(text: str) -> float | None:
+    """The same from Prometheus text; None when it does not hold the counter."""
+    found = None
+    for line in text.split("\n"):
+        if line.startswith("sglang:realtime_tokens_total{"):
+            found = (found or 0.0) + _finite(line.rpartition(" ")[2])
+    return found
+
+
+def _finite(value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return 0.0
+    return number if math.isfinite(number) else 0.0
+
+
+def _key(variable: str | None) -> str | None:
+    if variable is None:
+        return None
+    value = os.environ.get(variable)
+    if not value:
+        raise KeyMissingError(
+            f"the environment variable {variable} is not set; it should hold the server's key"
+        )
+    return value
+
+
+def _bearer(key: str | None) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "the server closed the connection without an answer"
+    os_error = getattr(error, "os_error", error)
+    text = (os_error.strerror or str(os_error)) if isinstance(os_error, OSError) else str(os_error)
+    return text or type(error).__name__
+
+
+async def gather_quietly(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks and wait until they are gone; what they raised meanwhile is not of interest."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,246 @@
+"""All endpoints: which takes the next request, which is out and why, and when it comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from eagle_tui.clock import Clock
+from eagle_tui.rundir.desired import Endpoint
+
+from .answers import Trouble
+from .client import Client, KeyMissingError, gather_quietly
+from .policy import backoff
+
+PULSE_S = 5.0
+"""How often the token counter of a server with requests in flight is read."""
+STILL_S = 30.0
+"""A counter stands still only after so long: a long prompt takes a while to read."""
+SLOW_PROBE_S = 30.0
+"""How often an endpoint is looked at that refused our key, or is no SGLang."""
+
+
+class Pulse:
+    """Whether a server makes progress, from its token counter. Pure."""
+
+    def __init__(self, now: float) -> None:
+        self._counter: float | None = None
+        self._moved_at = now
+        self.told = False
+        """Does the server tell a counter (or fail to answer) at all?"""
+
+    def note(self, told: bool, counter: float | None, now: float) -> None:
+        """One reading; a server that should have told and did not has not moved."""
+        self.told = told
+        if not told or (counter is not None and counter != self._counter):
+            self._counter = counter
+            self._moved_at = now
+
+    def reset(self, now: float) -> None:
+        """There was nothing to do until now."""
+        self._moved_at = now
+
+    def still_s(self, now: float) -> float:
+        """Seconds since it last moved."""
+        return now - self._moved_at
+
+
+@dataclass(eq=False)
+class Member:
+    """One endpoint in use."""
+
+    endpoint: Endpoint
+    client: Client | None
+    pulse: Pulse
+    out: str = "connecting"
+    """Why it takes no requests; empty when it does."""
+    in_flight: int = 0
+    limit: float | None = None
+    """Requests it may have in flight after it said that it is too busy; None: as many as come."""
+    context: int | None = None
+    fresh: bool = True
+    """Not probed yet since we know of it."""
+    slow: bool = False
+    failures: int = 0
+    next_probe: float = 0.0
+    next_pulse: float = 0.0
+    retired: bool = False
+    """No longer wanted; what is in flight on it may still come."""
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    @property
+    def name(self) -> str:
+        return self.endpoint.name
+
+
+class Pool:
+    """The endpoints of the desired state. `on_change` is called when one goes out or comes back;
+    `say` tells the operator a sentence."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        rng: Random,
+        on_change: Callable[[], None],
+        say: Callable[[str, Any], None],
+    ) -> None:
+        self._clock = clock
+        self._rng = rng
+        self._on_change = on_change
+        self._say = say
+        self.members: list[Member] = []
+        self._retired: list[Member] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def update(self, wanted: Sequence[Endpoint]) -> None:
+        """Take over the endpoints of the desired state; those that stay keep their connections."""
+        now = self._clock.monotonic()
+        kept = {m.endpoint: m for m in self.members}
+        members: list[Member] = []
+        for endpoint in wanted:
+            member = kept.pop(endpoint, None)
+            if member is None:
+                member = Member(endpoint, None, Pulse(now), next_probe=now)
+                try:
+                    member.client = Client(endpoint)
+                except KeyMissingError as error:
+                    member.out, member.next_probe = str(error), float("inf")
+                    self._say(f"{endpoint.name}: {error}", "error")
+            members.append(member)
+        for member in kept.values():
+            member.retired, member.out = True, "no longer wanted"
+            self._retired.append(member)
+        self.members = members
+        self._on_change()
+
+    def pick(self) -> Member | None:
+        """The endpoint with the fewest requests in flight that takes one more."""
+        best: Member | None = None
+        for member in self.members:
+            if member.out or (member.limit is not None and member.in_flight >= member.limit):
+                continue
+            if best is None or member.in_flight < best.in_flight:
+                best = member
+        return best
+
+    def reason(self) -> str:
+        """Why there is nobody to send to; empty when there is."""
+        if any(not m.out for m in self.members):
+            return ""
+        if not self.members:
+            return "no server is ready yet"
+        return "no server: " + "; ".join(f"{m.name}: {m.out}" for m in self.members)
+
+    def notes(self) -> dict[str, str]:
+        """Each endpoint's name and why it is out, or empty."""
+        return {m.name: m.out for m in self.members}
+
+    def trouble(self, member: Member, trouble: Trouble) -> None:
+        """Draw the consequences of a request that got no answer."""
+        if trouble.kind in ("refused", "dropped", "lost"):
+            self.take_out(member, trouble.message)
+        elif trouble.kind in ("unauthorised", "wrong_server"):
+            hint = (
+                "it refused the key; name the variable that holds it as api_key_env"
+                if trouble.kind == "unauthorised"
+                else "it is no SGLang server"
+            )
+            self.take_out(member, f"HTTP {trouble.status}: {hint} ({trouble.message})", slow=True)
+        elif trouble.kind in ("busy", "unavailable"):
+            member.limit = max(1.0, min(member.limit or 1e9, member.in_flight) * 0.7)
+
+    def success(self, member: Member) -> None:
+        """It answered: let a held-back endpoint take a little more each round."""
+        if member.limit is not None:
+            member.limit += 1.0 / member.limit
+            if member.limit > 2 * member.in_flight + 16:
+                member.limit = None
+
+    def take_out(self, member: Member, reason: str, *, slow: bool = False) -> None:
+        """No more requests to this endpoint until a probe finds it well."""
+        if member.retired or member.out:
+            return
+        member.out, member.slow, member.failures = reason, slow, 0
+        member.next_probe = self._clock.monotonic() + (SLOW_PROBE_S if slow else 0.05)
+        self._say(f"{member.name}: {reason}; it gets no requests until it is well again", "warning")
+        self._on_change()
+
+    def tick(self) -> None:
+        """Probe those that are out, read the counters of those that work, close the retired."""
+        now = self._clock.monotonic()
+        for member in [*self.members, *self._retired]:
+            if member.client is None or member.tasks:
+                continue
+            if not member.in_flight:
+                member.pulse.reset(now)
+            if member.out and not member.retired and now >= member.next_probe:
+                self._start(member, self._probe(member, member.client))
+            elif member.in_flight and now >= member.next_pulse:
+                member.next_pulse = now + PULSE_S
+                self._start(member, self._read_pulse(member, member.client))
+            elif member.retired and not member.in_flight:
+                self._retired.remove(member)
+                self._start(member, member.client.close())
+
+    def _start(self, member: Member, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        member.tasks.add(task)
+        self._tasks.add(task)
+        for tasks in (member.tasks, self._tasks):
+            task.add_done_callback(tasks.discard)
+
+    async def _probe(self, member: Member, client: Client) -> None:
+        problem = await self._problem(member, client)
+        if not problem:
+            member.out, member.failures, member.limit = "", 0, None
+            member.pulse.reset(self._clock.monotonic())
+            if not member.fresh:
+                self._say(f"{member.name}: takes requests again", "info")
+            member.fresh = False
+        else:
+            member.failures += 1
+            wait = (
+                SLOW_PROBE_S if member.slow else min(5.0, backoff(member.failures - 1, self._rng))
+            )
+            member.out, member.next_probe = problem, self._clock.monotonic() + wait
+        self._on_change()
+
+    async def _problem(self, member: Member, client: Client) -> str:
+        """What is wrong with an endpoint that is out; empty: nothing."""
+        reply, context = await client.context_length()
+        member.slow = reply.status in (401, 403, 404, 405)
+        if reply.status != 200:
+            return reply.text if reply.status is None else f"HTTP {reply.status}: {reply.text}"
+        member.context = context
+        if member.fresh:
+            # A pause that an earlier user left behind cannot be seen, only undone.
+            undone = await client.go_on()
+            if undone.status in (401, 403):
+                self._say(
+                    f"{member.name}: the admin key is missing or wrong (admin_api_key_env), so "
+                    "requests cannot be ended on the server and a pause has to wait for them",
+                    "warning",
+                )
+            return ""
+        _, before = await client.work_counter()
+        health = await client.health()
+        if health.status == 200:
+            return ""
+        _, after = await client.work_counter()
+        if before is not None and after is not None and after > before:
+            return ""  # busy, and says so only late
+        return f"not healthy yet ({health.text})"
+
+    async def _read_pulse(self, member: Member, client: Client) -> None:
+        told, counter = await client.work_counter()
+        member.pulse.note(told, counter, self._clock.monotonic())
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await gather_quietly(*self._tasks)
+        for member in [*self.members, *self._retired]:
+            if member.client is not None:
+                await member.client.close()

@@ -1,0 +1,1 @@
+"""Tests of phase 2, with a scripted server (`fake_server`) and small run directories (`world`)."""

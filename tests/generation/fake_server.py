@@ -1,0 +1,352 @@
+"""A scripted server with SGLang's surface, as far as generation uses it.
+
+In a test's own event loop: `async with FakeServer() as server`, faults by `server.script`. As a
+process: `python -m tests.generation.fake_server --port P --faults reset=0.05,abort=0.1 --seed 1`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+from .language import CLOSE, CONTEXT, END, OPEN, answer_to
+
+FAULTS = (
+    "500_text", "500_json", "503", "503_full", "reset", "reset_body", "abort", "empty",
+    "no_content", "in_thought", "loop", "small_pool", "hang", "slow_body", "400_context",
+    "400_unknown", "garbled", "html", "401", "404",
+)  # fmt: skip
+
+
+@dataclass(eq=False)
+class Live:
+    """One request that is being answered."""
+
+    rid: str
+    prompt: list[int]
+    whole: list[int]
+    begun: int
+    asked: int
+    started: float
+    deaf: bool = False
+    aborted: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+Script = Callable[[list[int], int], str | None]
+"""Prompt ids and how often this prompt was asked (1…) → a fault, or None."""
+
+
+class FakeServer:
+    """`token_s`: seconds a token takes (0: all at once). `script` decides on faults."""
+
+    def __init__(
+        self, *, token_s: float = 0.0, script: Script | None = None, port: int = 0
+    ) -> None:
+        self.token_s = token_s
+        self.script: Script = script or (lambda prompt, times: None)
+        self.port = port
+        self.keep_alive_s = 5.0
+        self.api_key: str | None = None
+        self.admin_key: str | None = None
+        self.max_running: int | None = None
+        self.healthy = True
+        self.has_loads = True
+        self.frozen = False
+        """Answers no request at all, as a server that hangs."""
+        self.stuck = False
+        """Makes no tokens, answers the small calls from its last snapshot."""
+        self.live: dict[str, Live] = {}
+        self.asked: dict[tuple[int, ...], int] = {}
+        self.rids: list[str] = []
+        self.bodies: list[dict[str, Any]] = []
+        self.keep_bodies = False
+        self.calls: list[str] = []
+        self.most_live = 0
+        self.tokens = 0
+        self.late = 0
+        """Requests that came while others were still live after `close_gate`."""
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        app = web.Application(client_max_size=1 << 28)
+        app.router.add_post("/generate", self._generate)
+        app.router.add_post("/abort_request", self._abort)
+        app.router.add_post("/continue_generation", self._continue)
+        app.router.add_get("/health", self._health)
+        app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/v1/loads", self._loads)
+        self._runner = web.AppRunner(
+            app, keepalive_timeout=self.keep_alive_s, access_log=None, shutdown_timeout=0.01
+        )
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True, backlog=4096)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        """Go away with everything in flight, as a crash does."""
+        assert self._runner is not None
+        for server_connection in list(
+            self._runner.server.connections if self._runner.server else ()
+        ):
+            if server_connection.transport is not None:
+                server_connection.transport.abort()
+        for live in self.live.values():
+            live.aborted.set()
+        await self._runner.cleanup()
+        self._runner = None
+        self.live.clear()
+
+    async def __aenter__(self) -> FakeServer:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._runner is not None:
+            await self.stop()
+
+    async def _gate(self, request: web.Request, key: str | None) -> web.Response | None:
+        while self.frozen:
+            await asyncio.sleep(0.05)
+        if key is not None and request.headers.get("Authorization") != f"Bearer {key}":
+            return web.json_response({"error": "Unauthorized"}, status=401)
+        return None
+
+    async def _generate(self, request: web.Request) -> web.StreamResponse:
+        if (refused := await self._gate(request, self.api_key)) is not None:
+            return refused
+        body = await request.json()
+        ids, rid = body["input_ids"], body["rid"]
+        if self.keep_bodies:
+            self.bodies.append(body)
+        self.rids.append(rid)
+        at = len(ids) - ids[::-1].index(OPEN)
+        prompt = ids[:at]
+        times = self.asked[tuple(prompt)] = self.asked.get(tuple(prompt), 0) + 1
+        fault = self.script(prompt, times)
+        asked = body["sampling_params"]["max_new_tokens"]
+        if len(ids) + asked > CONTEXT:
+            fault = "400_context"
+        if self.max_running is not None and len(self.live) >= self.max_running:
+            fault = "503_full"
+        if rid in self.live:
+            return web.json_response({"error": {"message": "Duplicate request ID"}}, status=400)
+        if (response := _refusal(fault, len(ids))) is not None:
+            return response
+        if fault == "reset":
+            assert request.transport is not None
+            request.transport.abort()
+            return web.Response()
+        whole = _faulty(fault, answer_to(prompt), asked)
+        live = Live(rid, prompt, whole, at_so_far := len(ids) - at, asked, time.monotonic())
+        self.live[rid] = live
+        self.most_live = max(self.most_live, len(self.live))
+        try:
+            made = await self._make(live, fault)
+        finally:
+            self.live.pop(rid, None)
+        if made is None:
+            made = self._made(live)
+            reason: dict[str, Any] = {"type": "abort", "message": "Aborted", "status_code": None}
+        elif fault == "abort":
+            made, reason = made[: len(made) // 2], {"type": "abort", "message": "Aborted"}
+        elif fault == "small_pool":
+            made = made[: max(1, asked // 2)]
+            reason = {"type": "length", "length": len(made)}
+        elif made and made[-1] == END:
+            reason = {"type": "stop", "matched": END}
+        else:
+            reason = {"type": "length", "length": len(made)}
+        self.tokens += len(made)
+        answer = {
+            "text": "",
+            "output_ids": made,
+            "meta_info": {
+                "id": rid,
+                "finish_reason": reason,
+                "prompt_tokens": at + at_so_far,
+                "completion_tokens": len(made),
+            },
+        }
+        if fault in ("reset_body", "slow_body"):
+            return await self._by_halves(request, answer, fault)
+        return web.json_response(answer)
+
+    async def _make(self, live: Live, fault: str | None) -> list[int] | None:
+        """Tokens of the answer when they are ready; None: aborted."""
+        if fault == "hang":
+            live.deaf = True
+            await asyncio.Event().wait()
+        if fault == "hang_abortable":
+            await live.aborted.wait()
+            return None
+        rest = live.whole[live.begun : live.begun + live.asked]
+        seconds = self.token_s * len(rest)
+        try:
+            async with asyncio.timeout(seconds or 0.001):
+                if seconds or self.stuck:
+                    await live.aborted.wait()
+                    return None
+        except TimeoutError:
+            pass
+        while self.stuck:
+            if live.aborted.is_set():
+                return None
+            await asyncio.sleep(0.02)
+        return rest
+
+    def _made(self, live: Live) -> list[int]:
+        """What an aborted request has so far."""
+        if not self.token_s:
+            return []
+        count = int((time.monotonic() - live.started) / self.token_s)
+        return live.whole[live.begun : live.begun + min(count, live.asked)]
+
+    async def _by_halves(
+        self, request: web.Request, answer: dict[str, Any], fault: str
+    ) -> web.StreamResponse:
+        data = web.json_response(answer).body
+        assert isinstance(data, bytes)
+        response = web.StreamResponse(headers={"Content-Length": str(len(data))})
+        await response.prepare(request)
+        await response.write(data[: len(data) // 2])
+        if fault == "reset_body":
+            assert request.transport is not None
+            request.transport.abort()
+            return response
+        await asyncio.sleep(0.5)
+        await response.write(data[len(data) // 2 :])
+        await response.write_eof()
+        return response
+
+    async def _abort(self, request: web.Request) -> web.Response:
+        self.calls.append("abort")
+        if (refused := await self._gate(request, self.admin_key or self.api_key)) is not None:
+            return refused
+        live = self.live.get((await request.json())["rid"])
+        if live is not None and not live.deaf:
+            live.aborted.set()
+        return web.Response()
+
+    async def _continue(self, request: web.Request) -> web.Response:
+        self.calls.append("continue")
+        if (refused := await self._gate(request, self.admin_key or self.api_key)) is not None:
+            return refused
+        await request.json()
+        return web.json_response({"status": "ok"})
+
+    async def _health(self, request: web.Request) -> web.Response:
+        self.calls.append("health")
+        await self._gate(request, None)
+        return web.Response(status=200 if self.healthy and not self.stuck else 503)
+
+    async def _models(self, request: web.Request) -> web.Response:
+        if (refused := await self._gate(request, self.api_key)) is not None:
+            return refused
+        return web.json_response({"data": [{"id": "fake", "max_model_len": CONTEXT}]})
+
+    async def _loads(self, request: web.Request) -> web.Response:
+        if (refused := await self._gate(request, self.api_key)) is not None:
+            return refused
+        if not self.has_loads:
+            return web.json_response({"detail": "Not Found"}, status=404)
+        working = 0 if self.stuck else sum(len(self._made(v)) for v in self.live.values())
+        counter = float(self.tokens + working)
+        return web.json_response(
+            {
+                "loads": [
+                    {
+                        "total_prefill_uncached_tokens": 0,
+                        "decode_moments": [0.0, 0.0, 0.0, 0.0, 0.0, counter],
+                    }
+                ]
+            }
+        )
+
+
+def _refusal(fault: str | None, size: int) -> web.Response | None:
+    if fault == "500_text":
+        return web.Response(text="Internal Server Error", status=500)
+    if fault == "500_json":
+        return web.json_response({"error": {"message": "boom"}}, status=500)
+    if fault == "503":
+        return web.json_response({"error": {"message": "try later"}}, status=503)
+    if fault == "503_full":
+        return web.json_response({"error": {"message": "The request queue is full."}}, status=503)
+    if fault == "400_context":
+        text = f"The input ({size} tokens) is longer than the model's context length (4096 tokens)."
+        return web.json_response({"error": {"message": text}}, status=400)
+    if fault == "400_unknown":
+        text = {"object": "error", "message": "odd request", "type": "Bad Request", "code": 400}
+        return web.json_response(text, status=400)
+    if fault == "garbled":
+        return web.Response(text='{"output_ids": [1, 2', content_type="application/json")
+    if fault == "html":
+        return web.Response(text="<html>It works!</html>", content_type="text/html")
+    if fault == "401":
+        return web.json_response({"error": "Unauthorized"}, status=401)
+    if fault == "404":
+        return web.json_response({"detail": "Not Found"}, status=404)
+    return None
+
+
+def _faulty(fault: str | None, whole: list[int], asked: int) -> list[int]:
+    if fault == "empty":
+        return [END]
+    if fault == "no_content":
+        return [*whole[: whole.index(CLOSE) + 1], END]
+    if fault == "in_thought":
+        # Never ends by itself, and never repeats.
+        rng = random.Random(1)
+        return [rng.randrange(10, 1000) for _ in range(asked)]
+    if fault == "loop":
+        return [11, 12, 13] * asked
+    return whole
+
+
+def by_chance(rates: dict[str, float], seed: int) -> Script:
+    """Faults at random, at most three a prompt, so that every prompt can be answered."""
+    rng = random.Random(seed)
+    names, weights = list(rates), list(rates.values())
+
+    def script(prompt: Sequence[int], times: int) -> str | None:
+        if times > 3 or rng.random() >= sum(weights):
+            return None
+        return rng.choices(names, weights)[0]
+
+    return script
+
+
+async def _serve(server: FakeServer) -> None:
+    await server.start()
+    print(server.port, flush=True)
+    await asyncio.Event().wait()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--token-s", type=float, default=0.0)
+    parser.add_argument("--faults", default="")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    pairs = (item.split("=") for item in args.faults.split(",") if item)
+    rates = {name: float(rate) for name, rate in pairs}
+    asyncio.run(
+        _serve(FakeServer(token_s=args.token_s, port=args.port, script=by_chance(rates, args.seed)))
+    )
+
+
+if __name__ == "__main__":
+    main()
