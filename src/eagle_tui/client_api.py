@@ -1,0 +1,49 @@
+"""What the screen and the command line ask of a run: the protocol every client fulfils.
+
+The socket client fulfils it against a supervisor, a scripted one in tests, a replay from a finished
+run. Nothing here does I/O.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Protocol
+
+from eagle_tui.protocol import CommandStatus, Event, History, Preview, Sample, Status
+
+SampleKind = Literal["newest", "longest", "truncated", "no_answer", "loop"]
+SAMPLE_KINDS: tuple[SampleKind, ...] = ("newest", "longest", "truncated", "no_answer", "loop")
+
+
+class ClientError(Exception):
+    """No answer from the supervisor, or one that cannot be read. `str()` is the sentence to show:
+    what happened, where, and what to do."""
+
+
+class RunClient(Protocol):
+    """Asks one run. Every method raises `ClientError` when the supervisor does not answer."""
+
+    async def status(self) -> Status:
+        """The newest snapshot."""
+        ...
+
+    async def samples(self, dataset: str | None, kind: str, limit: int) -> list[Sample]:
+        """At most `limit` stored responses of one dataset (None: of all), the first of `kind`
+        first: the newest, or for `longest` the longest."""
+        ...
+
+    async def events(self, after: int, limit: int) -> list[Event]:
+        """The newest `limit` of the events whose id is above `after`, oldest first."""
+        ...
+
+    async def history(self, series: str, since: float, step_s: float) -> History:
+        """One metric from Unix time `since` until now, in buckets of about `step_s` seconds."""
+        ...
+
+    async def preview(self, verb: str, args: dict[str, Any]) -> Preview:
+        """What a command would do and cost. Changes nothing."""
+        ...
+
+    async def command(self, verb: str, args: dict[str, Any]) -> CommandStatus:
+        """Give an order. What comes back is its state at once: requested, accepted or refused
+        with the reason; later states stand in `Status.commands`."""
+        ...

@@ -1,0 +1,229 @@
+"""The application: polls the client once a second and hands each snapshot to the screens.
+
+It is a disposable client: it owns no work, and leaving it, by key, signal or crash, touches nothing
+else. Everything that waits does so in one asynchronous loop, never in a widget.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path, PurePath
+from typing import Any, ClassVar
+
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.command import Provider
+from textual.message import Message
+from textual.screen import Screen
+from textual.worker import Worker, WorkerState
+
+from eagle_tui.client_api import ClientError, RunClient
+from eagle_tui.clock import Clock, SystemClock
+from eagle_tui.protocol import CommandStatus, Event, Status
+from eagle_tui.ui import themes
+from eagle_tui.ui.frame import Frame, FrameScreen
+from eagle_tui.ui.glyphs import GlyphMode, glyphs
+from eagle_tui.ui.palette import Palette, palette
+from eagle_tui.ui.provider import ActionProvider
+from eagle_tui.ui.screens.main import MainScreen
+from eagle_tui.ui.terminal import TerminalWatch
+
+POLL_S = 1.0
+ANSWER_S = 10.0
+"""A supervisor that takes longer counts as not answering."""
+EVENTS_EVERY = 2
+"""Polls between two looks at the event log."""
+EVENTS_KEPT = 500
+_POLL_GROUP = "poll"
+
+
+class EagleApp(App[None], inherit_bindings=False):
+    """The screen of one run."""
+
+    TITLE = "eagle-tui"
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {ActionProvider}
+    CSS_PATH: ClassVar[list[str | PurePath]] = [
+        "app.tcss",
+        "screens/main.tcss",
+        "screens/dialog.tcss",
+        "screens/pages.tcss",
+    ]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+q", "leave", "Detach", show=False),
+        Binding("ctrl+c", "hint", "How to leave", show=False),
+    ]
+
+    class Snapshot(Message):
+        """A poll ended: there is a newer status, or a sentence why there is none."""
+
+        def __init__(self, status: Status | None, problem: str) -> None:
+            self.status, self.problem = status, problem
+            super().__init__()
+
+        def can_replace(self, message: Message) -> bool:
+            return isinstance(message, EagleApp.Snapshot)
+
+    def __init__(
+        self,
+        client: RunClient,
+        *,
+        readonly: bool = False,
+        clock: Clock | None = None,
+        theme: str = themes.DEFAULT_THEME,
+        glyphs_mode: GlyphMode = "braille",
+        theme_dir: Path | None = None,
+        poll_s: float = POLL_S,
+    ) -> None:
+        """`theme` names a theme file's theme; an unknown one falls back to the default and says
+        so. `theme_dir` replaces the user's directory of theme files."""
+        self._themes, self._notes = themes.load_themes(theme_dir)
+        self.client = client
+        self.readonly = readonly
+        self.clock = clock or SystemClock()
+        self.glyphs = glyphs(glyphs_mode)
+        self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self.frame: Frame | None = None
+        self._poll_s = poll_s
+        self._polled = 0
+        self._wake = asyncio.Event()
+        self._arrived = self.clock.monotonic()
+        super().__init__(ansi_color=None)
+        for name in list(self.available_themes):
+            self.unregister_theme(name)
+        for item in self._themes.values():
+            self.register_theme(item)
+        if theme not in self._themes:
+            known = ", ".join(self._themes)
+            self._notes.append(f"There is no theme {theme!r}; themes: {known}.")
+            theme = themes.DEFAULT_THEME
+        self.palette: Palette = palette(self._themes[theme])
+        self.theme = theme
+        self._terminal = TerminalWatch(self.exit)
+
+    @property
+    def theme_names(self) -> list[str]:
+        return list(self._themes)
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Our own colour names, so that style sheets can be read before a theme is chosen."""
+        return {
+            key: value
+            for key, value in self._themes[themes.DEFAULT_THEME].variables.items()
+            if key.startswith("eagle-")
+        }
+
+    def set_theme(self, name: str) -> None:
+        """Change the theme now."""
+        self.palette = palette(self._themes[name])
+        self.theme = name
+
+    def get_default_screen(self) -> Screen[None]:
+        return MainScreen()
+
+    @property
+    def main(self) -> MainScreen:
+        """The main screen, which always lies at the bottom of the stack."""
+        screen = self.screen_stack[0]
+        assert isinstance(screen, MainScreen)
+        return screen
+
+    def on_mount(self) -> None:
+        self._terminal.start()
+        for note in self._notes:
+            self.notify(note, severity="warning", markup=False)
+
+    def on_unmount(self) -> None:
+        self._terminal.stop()
+
+    def start(self) -> None:
+        """Begin to poll; the main screen calls this when its panels are there."""
+        self.set_interval(1.0, self._tick)
+        self._start_polling()
+
+    def act(self, action_id: str) -> None:
+        """Do an action of the registry, from wherever it was chosen."""
+        self.main.action_act(action_id)
+
+    def action_leave(self) -> None:
+        """Leave the screen; the run goes on."""
+        self.exit()
+
+    def action_hint(self) -> None:
+        self.notify("q leaves the screen; the run goes on either way.", markup=False)
+
+    def poll_soon(self) -> None:
+        """Ask again at once, as after a command."""
+        self._wake.set()
+
+    async def send(self, verb: str, args: dict[str, Any]) -> CommandStatus:
+        """Give an order. Raises ClientError; a read-only screen sends none."""
+        if self.readonly:
+            raise ClientError("This screen is read-only: it sends no commands.")
+        answer = await self.client.command(verb, args)
+        self.poll_soon()
+        return answer
+
+    async def poll_once(self) -> None:
+        """One look at the run. Never raises for a supervisor that does not answer."""
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                status = await self.client.status()
+                if self._polled % EVENTS_EVERY == 0:
+                    after = self.events[-1].id if self.events else 0
+                    self.events.extend(await self.client.events(after, EVENTS_KEPT))
+        except ClientError as error:
+            self.post_message(self.Snapshot(None, str(error)))
+        except TimeoutError:
+            sentence = f"The supervisor has not answered for {ANSWER_S:.0f} s."
+            self.post_message(self.Snapshot(None, sentence))
+        else:
+            self._polled += 1
+            self.post_message(self.Snapshot(status, ""))
+
+    def on_eagle_app_snapshot(self, message: Snapshot) -> None:
+        now = self.clock.monotonic()
+        if message.status is not None:
+            self._arrived = now
+            self.frame = Frame(message.status, self.clock.wall())
+        elif self.frame is None:
+            self.main.no_answer(message.problem)
+            return
+        else:
+            self.frame = Frame(
+                self.frame.status, self.clock.wall(), now - self._arrived, message.problem
+            )
+        for screen in self.screen_stack:
+            if isinstance(screen, FrameScreen) and screen.is_mounted:
+                screen.show_frame(self.frame)
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """A fault in our own polling is shown like a silent supervisor, and polling goes on."""
+        if event.worker.group == _POLL_GROUP and event.state is WorkerState.ERROR:
+            fault = f"The screen failed to read the run: {event.worker.error!r}."
+            self.post_message(self.Snapshot(None, fault))
+            self.set_timer(5.0, self._start_polling)
+
+    def _start_polling(self) -> None:
+        self.run_worker(
+            self._poll_forever(), group=_POLL_GROUP, exclusive=True, exit_on_error=False
+        )
+
+    async def _poll_forever(self) -> None:
+        """Poll, then wait for the rest of the second: slow polls never overlap."""
+        loop = asyncio.get_running_loop()
+        while True:
+            started = loop.time()
+            self._wake.clear()
+            await self.poll_once()
+            rest = max(self._poll_s - (loop.time() - started), self._poll_s / 4)
+            try:
+                async with asyncio.timeout(rest):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    def _tick(self) -> None:
+        self._terminal.check()
+        self.main.tick()

@@ -1,0 +1,148 @@
+"""Widgets drawn line by line that repaint only what changed.
+
+Textual writes a dirty region from the left edge of its widget, so bytes to the terminal are saved
+by diffing lines here and by giving what changes often a small widget of its own (see `grid.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, cast
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from eagle_tui.ui.glyphs import Glyphs
+from eagle_tui.ui.palette import Palette
+from eagle_tui.ui.wrap import safe_line
+
+if TYPE_CHECKING:
+    from eagle_tui.ui.app import EagleApp
+
+Line = Sequence[Segment]
+
+
+def fit(text: str, width: int, ellipsis: str = "…") -> str:
+    """`text` in exactly `width` cells, cut with an ellipsis where it is longer."""
+    if width <= 0:
+        return ""
+    if cell_len(text) <= width:
+        return set_cell_size(text, width)
+    return set_cell_size(text, width - 1) + ellipsis
+
+
+class Pen:
+    """Collects the segments of one line. Every text is made harmless on its way in."""
+
+    def __init__(self) -> None:
+        self.segments: list[Segment] = []
+        self.width = 0
+
+    def add(self, text: str, style: Style | None = None) -> Pen:
+        """Append text as it is wide."""
+        text = safe_line(text)
+        if text:
+            self.segments.append(Segment(text, style))
+            self.width += cell_len(text)
+        return self
+
+    def cell(self, text: str, width: int, style: Style | None = None, right: bool = False) -> Pen:
+        """Append text in exactly `width` cells."""
+        text = safe_line(text)
+        room = width - cell_len(text)
+        if right and room > 0:
+            text = " " * room + text
+        return self.add(fit(text, width), style)
+
+    def right(self, pen: Pen, width: int) -> Pen:
+        """Append `pen` so that the line ends at `width`; left out where there is no room."""
+        room = width - self.width - pen.width
+        if room >= 1:
+            self.add(" " * room)
+            self.segments.extend(pen.segments)
+            self.width += pen.width
+        return self
+
+
+class Canvas(Widget):
+    """A widget whose content is `draw(width, height)`; `redraw` repaints the lines that differ."""
+
+    DEFAULT_CSS = "Canvas { height: 1; width: 1fr; }"
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._strips: list[Strip] = []
+
+    def draw(self, width: int, height: int) -> Iterable[Line]:
+        """The lines to show, at most `height`. Called with a size above zero."""
+        raise NotImplementedError
+
+    @property
+    def eagle(self) -> EagleApp:
+        """The app, typed."""
+        return cast("EagleApp", self.app)
+
+    @property
+    def palette(self) -> Palette:
+        return self.eagle.palette
+
+    @property
+    def glyphs(self) -> Glyphs:
+        return self.eagle.glyphs
+
+    def redraw(self) -> None:
+        """Draw again and mark what differs from what is shown. Cheap when nothing does."""
+        width, height = self.size
+        if width <= 0 or height <= 0 or not self.is_attached:
+            return
+        lines = list(self.draw(width, height))[:height]
+        lines += [()] * (height - len(lines))
+        strips = [Strip(line).adjust_cell_length(width) for line in lines]
+        old, self._strips = self._strips, strips
+        if len(old) != len(strips) or any(strip.cell_length != width for strip in old):
+            self.refresh()
+            return
+        regions = [
+            Region(start, y, end - start, 1)
+            for y, (before, after) in enumerate(zip(old, strips, strict=True))
+            for start, end in changed_span(before, after)
+        ]
+        if regions:
+            self.refresh(*regions)
+
+    def render_line(self, y: int) -> Strip:
+        base = self.rich_style
+        if y >= len(self._strips):
+            return Strip.blank(self.size.width, base)
+        strip = self._strips[y]
+        if strip.cell_length != self.size.width:
+            strip = strip.adjust_cell_length(self.size.width)
+        return strip.apply_style(base)
+
+    def on_resize(self) -> None:
+        self.redraw()
+
+    def on_mount(self) -> None:
+        self.app.theme_changed_signal.subscribe(self, lambda _theme: self.redraw())
+
+
+def changed_span(before: Strip, after: Strip) -> list[tuple[int, int]]:
+    """The cells [start, end) outside which two strips of equal length agree; [] when equal."""
+    old, new = list(before), list(after)
+    if old == new:
+        return []
+    start = 0
+    for one, other in zip(old, new, strict=False):
+        if one != other:
+            break
+        start += one.cell_length
+    end = after.cell_length
+    for one, other in zip(reversed(old), reversed(new), strict=False):
+        if one != other or end - one.cell_length < start:
+            break
+        end -= one.cell_length
+    return [(start, end)] if end > start else []

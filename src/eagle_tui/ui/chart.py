@@ -1,0 +1,85 @@
+"""Plotting as text: bars and zero-based charts in braille, block or ASCII. Pure functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from eagle_tui.ui.glyphs import GlyphMode, Glyphs
+
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_LEFT_DOTS = (0x00, 0x40, 0x44, 0x46, 0x47)
+"""Braille bits of the left column with 0..4 dots filled from below; the right column's follow."""
+_RIGHT_DOTS = (0x00, 0x80, 0xA0, 0xB0, 0xB8)
+_NICE = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
+_STEPS_S = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200)
+
+
+def nice_top(highest: float) -> float:
+    """The top of a zero-based axis: a round number not below `highest`."""
+    if not math.isfinite(highest) or highest <= 0:
+        return 1.0
+    unit = 10.0 ** math.floor(math.log10(highest))
+    for factor in _NICE:
+        if factor * unit >= highest * 0.9999:
+            return factor * unit
+    return 10 * unit
+
+
+def columns_per_cell(mode: GlyphMode) -> int:
+    """How many values one character cell shows side by side."""
+    return 2 if mode == "braille" else 1
+
+
+def bucket_step(window_s: float, columns: int) -> float:
+    """Seconds per column so that `columns` of them cover at least `window_s`: a round number."""
+    exact = window_s / max(columns, 1)
+    return next((float(step) for step in _STEPS_S if step >= exact), math.ceil(exact / 3600) * 3600)
+
+
+def area(
+    values: Sequence[float | None], width: int, height: int, top: float, mode: GlyphMode
+) -> list[str]:
+    """A filled chart of `height` rows, the top row first, on a scale from 0 to `top`.
+
+    `values` holds `width * columns_per_cell(mode)` numbers, the oldest first; None leaves a gap. A
+    value above zero always shows at least one dot, so that "little" differs from "nothing".
+    """
+    if width <= 0 or height <= 0:
+        return []
+    per_cell = {"braille": 4, "block": 8, "ascii": 2}[mode]
+    levels = [_level(value, top, height * per_cell) for value in values]
+    rows = []
+    for row in range(height):
+        floor = (height - 1 - row) * per_cell
+        fills = [min(max(level - floor, 0), per_cell) for level in levels]
+        if mode == "braille":
+            rows.append(
+                "".join(
+                    chr(0x2800 | _LEFT_DOTS[fills[x]] | _RIGHT_DOTS[fills[x + 1]])
+                    for x in range(0, width * 2, 2)
+                )
+            )
+        else:
+            ramp = _BLOCKS if mode == "block" else " .#"
+            rows.append("".join(ramp[fill] for fill in fills[:width]))
+    return rows
+
+
+def bar(share: float | None, width: int, glyphs: Glyphs) -> tuple[str, str]:
+    """A horizontal bar: the filled part and the track, together `width` cells."""
+    if width <= 0:
+        return "", ""
+    filled = min(max(share or 0.0, 0.0), 1.0) * width
+    full = int(filled)
+    half = glyphs.bar_half if filled - full >= 0.5 else ""
+    if full == 0 and not half and share:
+        half = glyphs.bar_half
+    text = glyphs.bar_full * full + half
+    return text, glyphs.bar_track * (width - len(text))
+
+
+def _level(value: float | None, top: float, levels: int) -> int:
+    if value is None or not math.isfinite(value) or value <= 0 or top <= 0:
+        return 0
+    return min(max(round(value / top * levels), 1), levels)

@@ -1,0 +1,111 @@
+"""Events and commands as one list of lines, newest last. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eagle_tui import fmt
+from eagle_tui.protocol import CommandState, CommandStatus, Event
+from eagle_tui.ui.canvas import Line, Pen
+from eagle_tui.ui.glyphs import Glyphs
+from eagle_tui.ui.palette import Palette
+from eagle_tui.ui.wrap import safe_line, wrap
+
+_TRAIL: dict[CommandState, tuple[CommandState, ...]] = {
+    "requested": ("requested",),
+    "accepted": ("requested", "accepted"),
+    "in_effect": ("requested", "accepted", "in_effect"),
+    "refused": ("requested", "refused"),
+}
+_SOURCE_WIDTH = 10
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the journal: something that happened, or an order and how far it came."""
+
+    at: float
+    state: str
+    """An event's severity or a command's state: it gives glyph and colour."""
+    source: str
+    text: str
+    trail: tuple[CommandState, ...] = ()
+
+
+def entries(events: Iterable[Event], commands: Iterable[CommandStatus]) -> list[Entry]:
+    """Both as entries in the order of time."""
+    out = [Entry(event.at, event.severity, event.source, event.text) for event in events]
+    out += [_command(command) for command in commands]
+    return sorted(out, key=lambda entry: entry.at)
+
+
+def command_text(verb: str, args: dict[str, Any]) -> str:
+    """A command as one would type it: `cap b1_glaive tokens=10.0M`."""
+    words = [verb]
+    for name, value in args.items():
+        if value is None or value is False:
+            continue
+        if value is True:
+            words.append(name)
+        elif name == "tokens" and isinstance(value, int):
+            words.append(f"tokens={fmt.count(value)}")
+        elif isinstance(value, list | tuple):
+            words.append(" ".join(str(item) for item in value))
+        else:
+            words.append(str(value) if isinstance(value, str) else f"{name}={value}")
+    return " ".join(words)
+
+
+def one_line(entry: Entry, width: int, look: Palette, glyphs: Glyphs) -> Line:
+    """The entry in one line of `width` cells."""
+    pen = _head(entry, look, glyphs)
+    trail = Pen()
+    _trail(trail, entry, look, glyphs)
+    text = safe_line(entry.text)
+    room = width - pen.width - trail.width
+    if len(text) > room and entry.trail:
+        trail = Pen().add(f" {glyphs.arrow} ", look.muted)
+        trail.add(entry.trail[-1].replace("_", " "), look.state(entry.trail[-1]))
+        room = width - pen.width - trail.width
+    pen.cell(text, min(len(text), max(room, 0)), look.text)
+    pen.segments += trail.segments
+    return pen.segments
+
+
+def full_lines(entry: Entry, width: int, look: Palette, glyphs: Glyphs) -> list[Line]:
+    """The entry with all its text, wrapped under its start."""
+    head = _head(entry, look, glyphs)
+    indent = head.width
+    parts = wrap(entry.text, max(width - indent - 1, 20))
+    lines: list[Line] = []
+    for index, part in enumerate(parts):
+        pen = head if index == 0 else Pen().add(" " * indent)
+        pen.add(part, look.text)
+        if index == len(parts) - 1:
+            _trail(pen, entry, look, glyphs)
+        lines.append(pen.segments)
+    return lines
+
+
+def _command(command: CommandStatus) -> Entry:
+    text = command_text(command.verb, command.args)
+    if command.reason:
+        text = f"{text}: {command.reason}"
+    source = command.origin or "operator"
+    return Entry(command.at, command.state, source, text, _TRAIL[command.state])
+
+
+def _head(entry: Entry, look: Palette, glyphs: Glyphs) -> Pen:
+    pen = Pen().add(f" {fmt.clock(entry.at)} ", look.muted)
+    pen.add(f"{glyphs.state(entry.state)} ", look.state(entry.state))
+    return pen.cell(entry.source, _SOURCE_WIDTH, look.muted).add(" ")
+
+
+def _trail(pen: Pen, entry: Entry, look: Palette, glyphs: Glyphs) -> None:
+    words: Sequence[CommandState] = entry.trail
+    for index, state in enumerate(words):
+        last = index == len(words) - 1
+        pen.add("  " if index == 0 else f" {glyphs.arrow} ", look.muted)
+        pen.add(state.replace("_", " "), look.state(state) if last else look.muted)

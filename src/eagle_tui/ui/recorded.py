@@ -1,0 +1,71 @@
+"""A client that answers from a recorded scene: for pictures of the screen and for tests.
+
+A scene is the JSON of `eagle-tui status --json`, optionally with `samples`, `events`, `history`
+and `previews` (by verb) beside its own keys.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from eagle_tui.protocol import (
+    CommandStatus,
+    Event,
+    History,
+    HistoryPoint,
+    Preview,
+    Sample,
+    Status,
+)
+
+
+class RecordedClient:
+    """Answers as the run did when it was recorded; takes no orders."""
+
+    def __init__(self, scene: dict[str, Any]) -> None:
+        self.now = Status.from_json(scene)
+        self.all_samples = [Sample.model_validate(item) for item in scene.get("samples", ())]
+        self.all_events = [Event.model_validate(item) for item in scene.get("events", ())]
+        self.points = [HistoryPoint.model_validate(item) for item in scene.get("history", ())]
+        self.previews = {
+            verb: Preview.model_validate(item) for verb, item in scene.get("previews", {}).items()
+        }
+
+    @classmethod
+    def load(cls, path: Path) -> RecordedClient:
+        """Read a scene file. Raises OSError or ValueError when it is none."""
+        return cls(json.loads(path.read_text(encoding="utf-8")))
+
+    async def status(self) -> Status:
+        return self.now
+
+    async def samples(self, dataset: str | None, kind: str, limit: int) -> list[Sample]:
+        found = [item for item in self.all_samples if dataset in (None, item.dataset)]
+        if kind == "longest":
+            found.sort(key=lambda item: -item.completion_tokens)
+        elif kind != "newest":
+            found = [item for item in found if item.state == kind]
+        return found[:limit]
+
+    async def events(self, after: int, limit: int) -> list[Event]:
+        return [event for event in self.all_events if event.id > after][-limit:]
+
+    async def history(self, series: str, since: float, step_s: float) -> History:
+        points = tuple(point for point in self.points if point.t >= since)
+        return History(series=series, step_s=step_s, points=points)
+
+    async def preview(self, verb: str, args: dict[str, Any]) -> Preview:
+        refusal = Preview(allowed=False, sentence="This is a recording: it takes no orders.")
+        return self.previews.get(verb, refusal)
+
+    async def command(self, verb: str, args: dict[str, Any]) -> CommandStatus:
+        return CommandStatus(
+            id="recorded",
+            verb=verb,
+            args=args,
+            state="refused",
+            at=self.now.at,
+            reason="This is a recording: it takes no orders.",
+        )

@@ -1,0 +1,60 @@
+"""The events screen: every alert with its remedy, then all events and commands, newest last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual.binding import Binding, BindingType
+
+from eagle_tui import fmt
+from eagle_tui.protocol import Alert
+from eagle_tui.ui.canvas import Line, Pen
+from eagle_tui.ui.frame import Frame
+from eagle_tui.ui.journal import entries, full_lines
+from eagle_tui.ui.screens.page import PageScreen
+from eagle_tui.ui.wrap import wrap
+
+if TYPE_CHECKING:
+    from eagle_tui.ui.app import EagleApp
+
+
+class EventsScreen(PageScreen):
+    """What happened and what was ordered."""
+
+    TITLE_TEXT = "Events and commands"
+    FOLLOW = True
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("e", "leave_page", show=False)]
+
+    def show_frame(self, frame: Frame) -> None:
+        self.page.redraw()
+
+    def lines(self, width: int) -> Sequence[Line]:
+        app = cast("EagleApp", self.app)
+        status = app.frame.status if app.frame else None
+        journal = entries(app.events, status.commands if status else ())
+        out: list[Line] = [()]
+        for entry in journal:
+            out += full_lines(entry, width, app.palette, app.glyphs)
+        if not journal:
+            out.append(Pen().add("  Nothing has happened yet.", app.palette.muted).segments)
+        alerts = status.alerts if status else ()
+        if alerts:
+            out += [(), Pen().add("  Alerts now", app.palette.accent).segments]
+        for alert in alerts:
+            out += self._alert(alert, width, app)
+        return out
+
+    def _alert(self, alert: Alert, width: int, app: EagleApp) -> list[Line]:
+        look, style = app.palette, app.palette.state(alert.severity)
+        head = Pen().add(f" {fmt.clock(alert.since)} ", look.muted)
+        head.add(f"{app.glyphs.state(alert.severity)} ", style)
+        indent = head.width
+        lines: list[Line] = []
+        sentence = wrap(alert.sentence, max(width - indent - 1, 20))
+        for index, part in enumerate(sentence):
+            pen = head if index == 0 else Pen().add(" " * indent)
+            lines.append(pen.add(part, style).segments)
+        for part in wrap(f"{app.glyphs.arrow} {alert.remedy}", max(width - indent - 1, 20)):
+            lines.append(Pen().add(" " * indent).add(part, look.accent).segments)
+        return lines

@@ -1,0 +1,56 @@
+"""One line that says what is wrong, or what limits the run, or that all is well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from eagle_tui import fmt
+from eagle_tui.ui.canvas import Canvas, Line, Pen, fit
+from eagle_tui.ui.frame import Frame
+from eagle_tui.ui.verdict import Verdict, verdict
+from eagle_tui.ui.wrap import safe_line
+
+
+class AlertLine(Canvas):
+    """The worst alert with its remedy; a supervisor that is gone comes before everything."""
+
+    frame: Frame | None = None
+    waiting = "Asking the supervisor …"
+
+    def show(self, frame: Frame) -> None:
+        self.frame = frame
+        self.redraw()
+
+    def complain(self, sentence: str) -> None:
+        """No snapshot ever came: say why."""
+        self.waiting = sentence
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> Iterable[Line]:
+        if self.frame is None:
+            style = self.palette.muted if self.waiting.endswith("…") else self.palette.error
+            yield Pen().add(" ").cell(self.waiting, width - 1, style).segments
+        elif self.frame.problem:
+            age = fmt.age(self.frame.age_s)
+            text = f"{self.frame.problem}  Trying again; the figures are {age} old."
+            glyph = self.glyphs.state("error")
+            yield Pen().cell(f" {glyph} {text}", width, self.palette.error).segments
+        else:
+            yield self._verdict(verdict(self.frame.status), width)
+
+    def _verdict(self, what: Verdict, width: int) -> Line:
+        state = what.severity or "ok"
+        style = self.palette.state(state)
+        pen = Pen().add(f" {self.glyphs.state(state)} ", style)
+        more = f"  +{what.more} more (e)" if what.more else ""
+        room = width - pen.width - len(more)
+        sentence = safe_line(what.sentence)
+        quiet = what.severity in (None, "info")
+        pen.add(fit(sentence, min(len(sentence), room)), self.palette.text if quiet else style)
+        arrow = f"  {self.glyphs.arrow} "
+        room = width - pen.width - len(more) - len(arrow)
+        if what.remedy and room > 12:
+            remedy = safe_line(what.remedy)
+            pen.add(arrow, self.palette.muted)
+            pen.add(fit(remedy, min(len(remedy), room)), self.palette.accent)
+        return pen.add(more, self.palette.muted).segments

@@ -1,0 +1,190 @@
+"""The fields of a dialog, one per parameter of an action: a choice, a switch, a text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.message import Message
+from textual.widget import Widget
+from textual.widgets import Input
+
+from eagle_tui import fmt
+from eagle_tui.actions import Param
+from eagle_tui.ui.canvas import Canvas, Line, Pen
+
+LABEL_WIDTH = 13
+
+
+class Changed(Message):
+    """A field's value changed: the preview is out of date."""
+
+
+class FieldError(ValueError):
+    """What was typed cannot be meant; `str()` says what to write instead."""
+
+
+class ChoiceField(Canvas, can_focus=True):
+    """One of several words: ← and → change it. All are shown where they fit, else one with its
+    place among them."""
+
+    def __init__(self, param: Param, options: Sequence[str], chosen: str | None) -> None:
+        super().__init__(classes="field")
+        self.param = param
+        self.options = list(options)
+        self.index = self.options.index(chosen) if chosen in self.options else 0
+
+    def value(self) -> str | None:
+        """The chosen word; None when there is nothing to choose from."""
+        if not self.options:
+            if self.param.required:
+                raise FieldError(f"There is no {self.param.name} to choose.")
+            return None
+        return self.options[self.index]
+
+    def draw(self, width: int, height: int) -> Iterable[Line]:
+        look = self.palette
+        pen = Pen().cell(self.param.name, LABEL_WIDTH, look.key if self.has_focus else look.muted)
+        if not self.options:
+            yield pen.add("none", look.muted).segments
+            return
+        inline = sum(len(option) + 3 for option in self.options) + LABEL_WIDTH
+        if inline <= width:
+            for index, option in enumerate(self.options):
+                chosen = index == self.index
+                style = look.strong + look.cursor if chosen else look.muted
+                pen.add(f" {option} ", style).add(" ")
+        else:
+            pen.add(f" {self.options[self.index]} ", look.strong + look.cursor)
+            pen.add(f"  {self.index + 1} of {len(self.options)}, ← → change", look.muted)
+        yield pen.segments
+
+    def on_key(self, event: events.Key) -> None:
+        step = {"left": -1, "h": -1, "right": 1, "l": 1, "space": 1}.get(event.key)
+        if step is None or not self.options:
+            return
+        event.stop()
+        self.index = (self.index + step) % len(self.options)
+        self.redraw()
+        self.post_message(Changed())
+
+    def on_focus(self) -> None:
+        self.redraw()
+
+    def on_blur(self) -> None:
+        self.redraw()
+
+
+class SwitchField(Canvas, can_focus=True):
+    """Yes or no: space changes it."""
+
+    def __init__(self, param: Param, on: bool = False) -> None:
+        super().__init__(classes="field")
+        self.param = param
+        self.on = on
+
+    def value(self) -> bool | None:
+        """True, or None for the default."""
+        return True if self.on else None
+
+    def draw(self, width: int, height: int) -> Iterable[Line]:
+        look = self.palette
+        pen = Pen().cell(self.param.name, LABEL_WIDTH, look.key if self.has_focus else look.muted)
+        pen.add(" [x] " if self.on else " [ ] ", look.strong)
+        yield pen.add(self.param.help, look.muted).segments
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key in ("space", "left", "right", "x"):
+            event.stop()
+            self.on = not self.on
+            self.redraw()
+            self.post_message(Changed())
+
+    def on_focus(self) -> None:
+        self.redraw()
+
+    def on_blur(self) -> None:
+        self.redraw()
+
+
+class TextInput(Input):
+    """A text field that leaves y and q to the dialog where they cannot be part of the value."""
+
+    def __init__(self, free_text: bool, value: str, placeholder: str) -> None:
+        super().__init__(value, placeholder=placeholder, compact=True, select_on_focus=False)
+        self._free_text = free_text
+        self.cursor_blink = False
+
+    def check_consume_key(self, key: str, character: str | None) -> bool:
+        if not self._free_text and key in ("y", "q"):
+            return False
+        return super().check_consume_key(key, character)
+
+
+class TextField(Horizontal):
+    """A count, a number or names, typed."""
+
+    def __init__(self, param: Param, value: str = "", hint: str = "") -> None:
+        super().__init__(classes="field")
+        self.param = param
+        self._text = TextInput(param.type == "datasets", value, hint or param.help)
+
+    def compose(self) -> ComposeResult:
+        yield FieldLabel(self.param.name)
+        yield self._text
+
+    def value(self) -> int | list[str] | None:
+        """What was typed, as its parameter's type; None for nothing. Raises FieldError."""
+        text = self._text.value.strip()
+        if not text:
+            if self.param.required:
+                raise FieldError(f"Give {self.param.name}: {self.param.help}")
+            return None
+        if self.param.type == "datasets":
+            return [name for name in text.replace(",", " ").split() if name]
+        try:
+            return fmt.parse_count(text)
+        except ValueError as error:
+            raise FieldError(f"{self.param.name}: {error}.") from error
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        self.post_message(Changed())
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.post_message(Submitted())
+
+
+class Submitted(Message):
+    """Enter was pressed in a text field."""
+
+
+class FieldLabel(Canvas):
+    """A field's name; bright while the field beside it has the focus."""
+
+    DEFAULT_CSS = f"FieldLabel {{ width: {LABEL_WIDTH}; }}"
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._label = name
+
+    def draw(self, width: int, height: int) -> Iterable[Line]:
+        focused = isinstance(self.parent, Widget) and self.parent.has_focus_within
+        yield (
+            Pen()
+            .cell(self._label, width, self.palette.key if focused else self.palette.muted)
+            .segments
+        )
+
+
+Field = ChoiceField | SwitchField | TextField
+
+
+def field_values(fields: Iterable[Field]) -> dict[str, Any]:
+    """The arguments of a command: every field that holds something. Raises FieldError."""
+    values = {field.param.name: field.value() for field in fields}
+    return {name: value for name, value in values.items() if value is not None}

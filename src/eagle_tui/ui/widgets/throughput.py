@@ -1,0 +1,189 @@
+"""The throughput panel: figures of now, a line per server that needs one, tokens/s over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.style import Style
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+
+from eagle_tui import fmt
+from eagle_tui.protocol import ServerStatus
+from eagle_tui.ui.canvas import Canvas, Line, Pen
+from eagle_tui.ui.chart import area, bucket_step, columns_per_cell, nice_top
+from eagle_tui.ui.frame import Frame, Series
+
+WINDOW_S = 1800.0
+"""What the chart covers at least."""
+KV_TIGHT, KV_FULL = 0.90, 0.97
+_AXIS = 7
+_SERVING = ("ready", "attached")
+
+
+class Figure(Canvas):
+    """One value with its label: below it where there are two rows, else before it."""
+
+    def __init__(self, key: str, label: str, width: int) -> None:
+        super().__init__(id=f"figure-{key}")
+        self.label = label
+        self.value = fmt.NONE
+        self.style: Style | None = None
+        self.styles.width = width
+
+    def show(self, value: str, style: Style) -> None:
+        self.value, self.style = value, style
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> Iterable[Line]:
+        if height >= 2:
+            yield Pen().add(" ").cell(self.value, width - 1, self.style).segments
+            yield Pen().add(" ").cell(self.label, width - 1, self.palette.muted).segments
+        else:
+            label = Pen().add(f" {self.label} ", self.palette.muted)
+            yield label.add(self.value, self.style).segments
+
+
+_FIGURES = (
+    ("tok_s", "tok/s", 12),
+    ("running", "run", 9),
+    ("queued", "queued", 12),
+    ("kv", "KV", 8),
+    ("hit", "hit", 9),
+    ("retracted", "retract", 13),
+    ("accept", "accept", 12),
+)
+
+
+class ServerLines(Canvas):
+    """A line per server: its state in words when it does not serve, else its own figures."""
+
+    servers: tuple[ServerStatus, ...] = ()
+
+    def draw(self, width: int, height: int) -> Iterable[Line]:
+        for server in self.servers[:height]:
+            pen = Pen().add(" ")
+            style = self.palette.state(server.state)
+            pen.add(f"{self.glyphs.state(server.state)} ", style)
+            pen.add(f"{server.name}  ", self.palette.text)
+            pen.add(server.state, style)
+            if server.reason:
+                pen.add("  ").cell(server.reason, width - pen.width - 2, self.palette.muted)
+            elif server.state in _SERVING:
+                pen.add(
+                    f"  {fmt.rate(server.tok_s)} tok/s  run {fmt.exact(server.running)}"
+                    f"  queued {fmt.exact(server.queued)}  KV {fmt.percent(server.kv_usage)}",
+                    self.palette.muted,
+                )
+            yield pen.segments
+
+
+class Chart(Canvas):
+    """Tokens per second over time, from zero, newest at the right."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.series = Series()
+
+    def draw(self, width: int, height: int) -> Iterable[Line]:
+        axis = _AXIS if width >= 40 else 0
+        cells = width - axis - 1
+        if cells <= 0:
+            return
+        rows = height - 1 if height >= 3 else height
+        mode = self.glyphs.mode
+        columns = cells * columns_per_cell(mode)
+        step = bucket_step(WINDOW_S, columns)
+        values = self.series.buckets(self.eagle.clock.wall(), step, columns)
+        known = [value for value in values if value is not None]
+        if not known:
+            yield Pen().add(" " * axis + " no throughput measured yet", self.palette.muted).segments
+            return
+        top = nice_top(max(known))
+        for y, text in enumerate(area(values, cells, rows, top, mode)):
+            label = fmt.count(top) if y == 0 else "0" if y == rows - 1 and rows > 1 else ""
+            pen = Pen().cell(label, axis - 1, self.palette.muted, right=True) if axis else Pen()
+            yield pen.add(" ").add(text, self.palette.chart).segments
+        if rows < height:
+            left = f"-{fmt.duration(step * columns)}"
+            middle = " " * max(cells - len(left) - 3, 1)
+            yield Pen().add(" " * axis + left + middle + "now", self.palette.muted).segments
+
+
+class ThroughputPanel(Vertical):
+    """All servers together."""
+
+    DEFAULT_CSS = """
+    ThroughputPanel #figures { height: 1; }
+    ThroughputPanel Figure { height: 1fr; }
+    ThroughputPanel.-tall #figures { height: 2; }
+    ThroughputPanel Chart { height: 1fr; }
+    """
+
+    def compose(self) -> ComposeResult:
+        yield Horizontal(*(Figure(*figure) for figure in _FIGURES), id="figures")
+        yield ServerLines()
+        yield Chart()
+
+    @property
+    def series(self) -> Series:
+        """Tokens per second of all servers."""
+        return self.query_one(Chart).series
+
+    def show(self, frame: Frame) -> None:
+        servers = frame.status.servers
+        rate = total(server.tok_s for server in servers)
+        chart, lines = self.query_one(Chart), self.query_one(ServerLines)
+        if rate is not None and not frame.stale:
+            chart.series.add(frame.status.at, rate)
+        self._figures(servers, rate)
+        rows = server_rows(servers)
+        lines.display = rows > 0
+        lines.servers = servers
+        lines.styles.height = rows
+        lines.redraw()
+        chart.redraw()
+
+    def _figures(self, servers: Sequence[ServerStatus], rate: float | None) -> None:
+        chart = self.query_one(Chart)
+        look = chart.palette
+        kv = peak(server.kv_usage for server in servers)
+        accept = mean(server.accept_length for server in servers)
+        retracted = total(server.retractions for server in servers)
+        kv_style = look.strong if kv is None or kv < KV_TIGHT else look.warn
+        values = {
+            "tok_s": (fmt.rate(rate), look.accent + look.strong),
+            "running": (fmt.exact(total(s.running for s in servers)), look.strong),
+            "queued": (fmt.exact(total(s.queued for s in servers)), look.strong),
+            "kv": (fmt.percent(kv), look.error if kv is not None and kv >= KV_FULL else kv_style),
+            "hit": (fmt.percent(mean(s.cache_hit for s in servers)), look.strong),
+            "retracted": (fmt.count(retracted), look.warn if retracted else look.strong),
+            "accept": (fmt.decimal(accept), look.strong),
+        }
+        for key, (value, style) in values.items():
+            self.query_one(f"#figure-{key}", Figure).show(value, style)
+        self.query_one("#figure-accept").display = accept is not None
+
+
+def server_rows(servers: Sequence[ServerStatus]) -> int:
+    """How many server lines are worth their room: none for one server that serves."""
+    if len(servers) == 1 and servers[0].state in _SERVING:
+        return 0
+    return len(servers)
+
+
+def total(values: Iterable[float | None]) -> float | None:
+    """Sum of what is known; None when nothing is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """Mean of what is known; None when nothing is."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def peak(values: Iterable[float | None]) -> float | None:
+    """Highest of what is known; None when nothing is."""
+    return max((value for value in values if value is not None), default=None)
