@@ -31,6 +31,7 @@ class EngineConfig:
     served_model_name: str | None = None
     reasoning_parser: str | None = None
     seed: int = 0
+    schedule_conservativeness: float = 1.0
     api_key: str | None = None
 
     @property
@@ -79,5 +80,11 @@ def parse_arguments(argv: list[str] | None = None) -> EngineConfig:
     add("--served-model-name", default=None)
     add("--reasoning-parser", default=None, help="count reasoning_tokens, e.g. qwen3")
     add("--seed", "--random-seed", type=int, default=0, help="of requests without their own")
+    add(
+        "--schedule-conservativeness",
+        type=float,
+        default=1.0,
+        help="scales how much of the new tokens to come is reserved; lower: more retractions",
+    )
     add("--api-key", default=None, help="require Authorization: Bearer KEY")
     return EngineConfig(**vars(parser.parse_args(argv)))

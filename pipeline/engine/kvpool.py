@@ -28,9 +28,11 @@ class Sized(Protocol):
 class TokenBudget:
     """Accounts for ``capacity`` tokens of KV cache."""
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, conservativeness: float = 1.0) -> None:
         self.capacity = capacity
-        self.ratio = FIRST_RATIO
+        self._first = min(1.0, FIRST_RATIO * conservativeness)
+        self._least = min(1.0, LEAST_RATIO * conservativeness)
+        self.ratio = self._first
 
     def used(self, running: Sequence[Sized]) -> int:
         """Tokens that the running requests hold."""
@@ -54,7 +56,7 @@ class TokenBudget:
 
     def decoded(self) -> None:
         """A decode step went well."""
-        self.ratio = max(LEAST_RATIO, self.ratio - (FIRST_RATIO - LEAST_RATIO) / DECAY_STEPS)
+        self.ratio = max(self._least, self.ratio - (self._first - self._least) / DECAY_STEPS)
 
     def retracted(self) -> None:
         """A request had to go back to the queue."""
