@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -38,9 +38,10 @@ def current(path: Path) -> Status:
 
 
 def _table(*columns: str) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
     for column in columns:
-        table.add_column(column.lstrip("-"), justify="right" if column.startswith("-") else "left")
+        side: JustifyMethod = "right" if column.startswith("-") else "left"
+        table.add_column(column.lstrip("-"), justify=side, no_wrap=True, overflow="ignore")
     return table
 
 
@@ -97,7 +98,8 @@ def status(run: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
         return
-    render(found, Console(highlight=False, soft_wrap=True))
+    # Lines are never folded: a terminal does that itself, and a script wants them whole.
+    render(found, Console(highlight=False, soft_wrap=True, width=400))
 
 
 def event_line(event: Event) -> str:

@@ -11,7 +11,8 @@ import click
 from eagle_tui import fmt
 from eagle_tui.actions import ACTIONS, Action, Param
 from eagle_tui.cli.common import RUN, Exit, ask, interactive, rundir
-from eagle_tui.client import SocketClient
+from eagle_tui.client import SocketClient, last_status
+from eagle_tui.client_api import ClientError
 from eagle_tui.protocol import CommandStatus, Preview
 from eagle_tui.text import visible
 
@@ -110,7 +111,14 @@ def send(
             if shown in ("in_effect", "refused") or time.monotonic() >= deadline:
                 return command
             await asyncio.sleep(POLL_S)
-            command = await client.command_status(command.id)
+            try:
+                command = await client.command_status(command.id)
+            except ClientError:
+                # After `down` nobody is left to say so but the snapshot.
+                before = last_status(run)
+                if verb != "down" or before is None or before.supervisor.state != "stopped":
+                    raise
+                command = command.model_copy(update={"state": "in_effect"})
 
     command = ask(run, order)
     if command.state == "refused":

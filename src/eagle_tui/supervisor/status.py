@@ -60,12 +60,14 @@ def generate_view(
     phase: PhaseState,
     server_tok_s: float | None,
 ) -> GenerateView:
-    """Datasets in the order in which they are taken, with rates and estimates."""
+    """Datasets in the order in which they are taken, with rates and estimates. While the prompts of
+    a dataset are not counted yet, nothing is said of the time that it and those after it take."""
     rate = figures.total_tokens.rate(600.0, least_s=10.0) or server_tok_s
     spread = figures.total_tokens.spread()
     rows: list[DatasetStatus] = []
     works: list[eta.Work] = []
     done = total = 0
+    known = True
     for section in ordered(config, desired):
         data = figures.dataset(section.name)
         lim = limits(config, desired, section)
@@ -76,11 +78,12 @@ def generate_view(
             works.append(work)
             done += data.done
             total += data.done + work.prompts_left
-            estimate = eta.seconds_left(eta.tokens_left(works), rate, spread)
+            known = known and data.prompts > 0
+            estimate = eta.seconds_left(eta.tokens_left(works), rate, spread) if known else None
             if state in ("done", "skipped", "capped"):
                 estimate = None
         rows.append(_row(section, data, lim, state, estimate))
-    overall = eta.seconds_left(eta.tokens_left(works), rate, spread)
+    overall = eta.seconds_left(eta.tokens_left(works), rate, spread) if known else None
     return GenerateView(tuple(rows), done, total, overall)
 
 

@@ -133,7 +133,8 @@ def parse_metrics(text: str) -> Metrics:
         queued=whole("num_queue_reqs"),
         kv_used=whole("num_used_tokens"),
         kv_total=whole("max_total_num_tokens"),
-        retractions=whole("num_retracted_requests_total"),
+        # A counter with labels is not in the text before it was first counted up.
+        retractions=whole("num_retracted_requests_total") or 0,
         accept_length=accept or None,
     )
 

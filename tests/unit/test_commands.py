@@ -1,0 +1,161 @@
+"""The operator's verbs: what each changes, what it is refused for, what it says it costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from eagle_tui.actions import ACTIONS
+from eagle_tui.config import PHASES, parse_config
+from eagle_tui.protocol import PhaseState, PhaseStatus
+from eagle_tui.rundir.desired import Desired, limits, ordered
+from eagle_tui.supervisor.commands import VERBS, Refusal, View, apply, preview
+from eagle_tui.supervisor.figures import DatasetFigures
+
+CONFIG = parse_config(
+    """
+[target]
+model = "m"
+[[server]]
+engine = "embedded"
+[[dataset]]
+name = "native"
+source = "n.jsonl"
+kind = "native"
+[[dataset]]
+name = "short"
+source = "s.jsonl"
+cap_tokens = 5000
+[[dataset]]
+name = "long"
+source = "l.jsonl"
+length = "long"
+"""
+)
+
+
+def view(state: PhaseState = "running", **changes: Any) -> View:
+    figures = DatasetFigures(
+        prompts=100, states=Counter(complete=10), tokens=1000, lengths=Counter({100: 10})
+    )
+    figures.in_flight = 7
+    states: dict[str, PhaseState] = dict.fromkeys(PHASES, "pending")
+    states |= {"prepare": "done", "generate": state}
+    base: dict[str, Any] = {
+        "config": CONFIG,
+        "desired": Desired(seq=4),
+        "phases": {p: PhaseStatus(name=p, state=s) for p, s in states.items()},
+        "datasets": {"short": figures},
+        "tok_s": 10.0,
+    }
+    return View(**{**base, **changes})
+
+
+def test_every_verb_of_the_registry_is_there() -> None:
+    assert {a.verb for a in ACTIONS if a.verb} == set(VERBS) - {"up"}
+
+
+@pytest.mark.parametrize("mode", ["hold", "drain", "abort"])
+def test_pause_and_resume(mode: str) -> None:
+    change = apply(view(), "pause", {"mode": mode})
+    assert (change.desired.pause, change.desired.seq) == (mode, 5)
+    assert "7" in change.sentence
+    assert change.drops_work is (mode == "abort")
+    back = apply(view(desired=change.desired), "resume", {})
+    assert back.desired.pause == "no"
+
+
+def test_resume_works_when_the_worker_paused_by_itself() -> None:
+    assert apply(view(paused_by_itself=True), "resume", {}).desired.seq == 5
+
+
+def test_cap_says_what_it_saves() -> None:
+    change = apply(view(), "cap", {"dataset": "short", "tokens": 2000})
+    lim = limits(CONFIG, change.desired, CONFIG.dataset_named("short"))
+    assert lim.cap_tokens == 2000
+    assert "1,000 tokens in 10 responses now" in change.sentence
+    assert "about 10 more, 80 prompts left out, saves about 0.2 h" in change.sentence
+
+
+def test_no_cap_overrules_run_toml() -> None:
+    change = apply(view(), "cap", {"dataset": "short", "none": True})
+    assert limits(CONFIG, change.desired, CONFIG.dataset_named("short")).cap_tokens is None
+
+
+def test_a_cap_raised_after_the_end_reopens_generation() -> None:
+    done = view("done", desired=Desired(finish=("generate",)))
+    change = apply(done, "cap", {"dataset": "short", "tokens": 9000})
+    assert change.again == ("generate", "merge")
+    assert change.desired.finish == ()
+
+
+def test_concurrency_skip_and_order() -> None:
+    change = apply(view(), "concurrency", {"dataset": "long", "value": 8})
+    assert limits(CONFIG, change.desired, CONFIG.dataset_named("long")).concurrency == 8
+    assert "32 → 8" in change.sentence
+    change = apply(view(), "skip", {"dataset": "short"})
+    assert limits(CONFIG, change.desired, CONFIG.dataset_named("short")).skip
+    change = apply(view(desired=change.desired), "skip", {"dataset": "short", "undo": True})
+    assert not limits(CONFIG, change.desired, CONFIG.dataset_named("short")).skip
+    change = apply(view(), "order", {"datasets": ["long"]})
+    assert [d.name for d in ordered(CONFIG, change.desired)] == ["long", "native", "short"]
+
+
+def test_advance_says_what_is_left_out() -> None:
+    change = apply(view(), "advance", {})
+    assert change.desired.finish == ("generate",)
+    assert "10 responses; 90 prompts are left out; the 7 in flight finish first" in change.sentence
+    assert change.drops_work
+
+
+def test_rerun_takes_the_cheap_phases_after_it_along() -> None:
+    change = apply(view("failed"), "rerun", {})
+    assert change.again == ("generate", "merge")
+    assert change.forgive == ("generate", "merge")
+
+
+@pytest.mark.parametrize(
+    ("verb", "args", "said"),
+    [
+        ("resume", {}, "not paused"),
+        ("pause", {"mode": "now"}, "expected hold, drain or abort"),
+        ("cap", {"dataset": "shorty", "tokens": 1}, "did you mean 'short'"),
+        ("cap", {"dataset": "native", "tokens": 1}, "native"),
+        ("cap", {"dataset": "short"}, "say the cap"),
+        ("cap", {"dataset": "short", "tokens": 0}, "at least 1"),
+        ("cap", {"dataset": "short", "tokens": True}, "whole number"),
+        ("cap", {"dataset": "short", "tokens": 1, "none": True}, "not both"),
+        ("cap", {"dataset": "short", "token": 1}, "did you mean 'tokens'"),
+        ("concurrency", {"dataset": "short"}, "say how many"),
+        ("concurrency", {"dataset": "short", "value": 10**6}, "65,536"),
+        ("order", {"datasets": ["nope"]}, "no dataset is named 'nope'"),
+        ("order", {"datasets": ["long", "long"]}, "twice"),
+        ("order", {}, "name the datasets"),
+        ("advance", {"phase": "merge"}, "cannot end early"),
+        ("advance", {"phase": "prepare"}, "is done"),
+        ("advance", {"phase": "prepair"}, "did you mean 'prepare'"),
+        ("rerun", {"phase": "generate"}, "is running"),
+        ("rerun", {"phase": "train"}, "not named in run.phases"),
+        ("paus", {}, "did you mean 'pause'"),
+    ],
+)
+def test_refusals_say_why(verb: str, args: dict[str, Any], said: str) -> None:
+    with pytest.raises(Refusal, match=said):
+        apply(view(), verb, args)
+    assert preview(view(), verb, args).allowed is False
+
+
+def test_nothing_to_go_on_with() -> None:
+    empty = view(datasets={})
+    config = CONFIG.model_copy(update={"dataset": CONFIG.dataset[1:]})
+    with pytest.raises(Refusal, match="no response yet"):
+        apply(View(**{**empty.__dict__, "config": config}), "advance", {})
+    with pytest.raises(Refusal, match="nothing to pause"):
+        apply(view("done"), "pause", {})
+
+
+def test_down_and_up() -> None:
+    assert apply(view(), "down", {}).down
+    assert apply(view("failed"), "up", {}).forgive == ("generate",)

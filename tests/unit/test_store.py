@@ -1,0 +1,116 @@
+"""What the supervisor keeps: commands once, attempts, events, history that survives it."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from eagle_tui.history import Recorder
+from eagle_tui.proc import Process
+from eagle_tui.protocol import CommandStatus
+from eagle_tui.rundir.desired import DatasetControl, Desired, Endpoint
+from eagle_tui.supervisor.store import Store, StoreError
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "state.sqlite")
+
+
+def order(name: str, at: float = 1.0) -> CommandStatus:
+    return CommandStatus(id=name, verb="pause", args={"mode": "hold"}, state="requested", at=at)
+
+
+def test_the_same_order_twice_is_one_command(store: Store) -> None:
+    store.request(order("a"))
+    store.settle("a", "refused", "no", 2.0)
+    again = store.request(order("a", at=9.0))
+    assert (again.state, again.reason, again.at) == ("refused", "no", 1.0)
+    assert [c.status.id for c in store.commands_in("requested")] == []
+
+
+def test_acceptance_and_desired_state_are_one_transaction(tmp_path: Path) -> None:
+    path = tmp_path / "state.sqlite"
+    store = Store(path)
+    store.request(order("a"))
+    wanted = Desired(
+        seq=3,
+        pause="hold",
+        datasets={"x": DatasetControl(cap_tokens=5)},
+        endpoints=(Endpoint(name="e", url="http://e"),),
+    )
+    store.accept("a", wanted, 2.0)
+    store.close()
+    again = Store(path)
+    (command,) = again.commands_in("accepted")
+    assert (command.seq, again.desired()) == (3, wanted.model_copy(update={"endpoints": ()}))
+
+
+def test_commands_stay_in_order_of_time(store: Store) -> None:
+    for name, at in (("b", 2.0), ("a", 1.0), ("c", 3.0)):
+        store.request(order(name, at))
+    assert [c.status.id for c in store.commands_in("requested")] == ["a", "b", "c"]
+    assert [c.id for c in store.recent_commands(2)] == ["b", "c"]
+
+
+def test_attempts(store: Store) -> None:
+    assert store.begin("phase", "merge", "t1", 1.0) == 1
+    (open_one,) = store.open_attempts("phase")
+    assert open_one.process is None
+    store.launched("t1", Process(7, 99))
+    store.ended("t1", 5.0, outcome="died", reason="killed by SIGKILL", signal=9)
+    assert store.open_attempts("phase") == []
+    assert store.begin("phase", "merge", "t2", 6.0) == 2
+    assert store.begin("server", "merge", "t3", 6.0, "http://x") == 1
+    first = store.attempts("phase", "merge")[0]
+    assert (first.process, first.signal, first.code) == (Process(7, 99), 9, None)
+
+
+def test_a_file_of_another_version_or_no_database_is_refused(tmp_path: Path) -> None:
+    newer = tmp_path / "newer.sqlite"
+    with sqlite3.connect(newer) as db:
+        db.execute("PRAGMA user_version=99")
+    with pytest.raises(StoreError, match="another version"):
+        Store(newer)
+    broken = tmp_path / "broken.sqlite"
+    broken.write_bytes(b"not a database" * 100)
+    with pytest.raises(StoreError, match="move it away"):
+        Store(broken)
+
+
+def test_events_newest_but_in_order(store: Store) -> None:
+    for n in range(10):
+        store.event(float(n), "info", "x", f"event {n}")
+    assert [e.text for e in store.events(0, 3)] == ["event 7", "event 8", "event 9"]
+    last = store.events(0, 1)[0].id
+    assert store.events(last, 10) == []
+
+
+def test_history_in_tiers(store: Store) -> None:
+    recorder = Recorder(store)
+    for second in range(1200):
+        recorder.add(99_960.0 + second, {"tok_s": float(second), "gap": None})
+    now = 99_960.0 + 1199
+    fine = recorder.query("tok_s", now - 60, 1.0, now)
+    assert fine.step_s == 1.0 and fine.points[-1].mean == 1199.0
+    coarse = recorder.query("tok_s", 0.0, 1.0, now)
+    assert coarse.step_s == 60.0
+    bucket = next(p for p in coarse.points if p.t == 100_020.0)
+    assert (bucket.low, bucket.high, bucket.mean) == (60.0, 119.0, 89.5)
+    assert recorder.query("gap", 0.0, 1.0, now).points == ()
+    assert store.buckets("tok_s", 1, 0.0)[0][0] >= now - 900 - 10, "old fine buckets are dropped"
+
+
+def test_a_new_supervisor_goes_on_with_the_bucket_of_the_old(tmp_path: Path) -> None:
+    path = tmp_path / "state.sqlite"
+    store = Store(path)
+    first = Recorder(store)
+    first.add(600.0, {"x": 10.0})
+    first.flush(600.0)
+    store.close()
+    second = Recorder(Store(path))
+    second.add(610.0, {"x": 30.0})
+    (bucket,) = second.query("x", 0.0, 60.0, 611.0).points
+    assert (bucket.mean, bucket.low, bucket.high) == (20.0, 10.0, 30.0)

@@ -1,0 +1,245 @@
+"""SGLang's figures from recorded answers of two versions, and the GPU sampler in trouble."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from eagle_tui.clock import ManualClock, SystemClock
+from eagle_tui.telemetry import gpu, nvml_sampler
+from eagle_tui.telemetry.host import HostSampler
+from eagle_tui.telemetry.sglang import ServerPoller, parse_loads, parse_metrics
+
+FIXTURES = Path(__file__).parent.parent / "fixtures" / "telemetry"
+VERSIONS = ("0.5.17", "0.5.23")
+
+
+def recorded(version: str, name: str) -> Any:
+    return json.loads((FIXTURES / version / name).read_text())
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_recorded_loads(version: str) -> None:
+    for exchange in recorded(version, "loads_busy.json")["exchanges"]:
+        body = exchange["response"]["body"]
+        if (
+            not isinstance(body, dict)
+            or "loads" not in body
+            or "loads" in exchange.get("error", "")
+        ):
+            continue
+        if not body["loads"] or "num_running_reqs" not in body["loads"][0]:
+            continue
+        loads = parse_loads(body)
+        raw = body["loads"][0]
+        assert loads.running == raw["num_running_reqs"]
+        assert loads.queued == raw["num_waiting_reqs"]
+        assert loads.kv_total == raw["max_total_num_tokens"]
+        assert loads.at == raw["timestamp"]
+        if raw.get("decode_moments"):
+            assert loads.generated == raw["decode_moments"][5]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_recorded_metrics_grow(version: str) -> None:
+    first = parse_metrics((FIXTURES / version / "metrics_busy.txt").read_text())
+    later = parse_metrics((FIXTURES / version / "metrics_busy_later.txt").read_text())
+    assert first.decode_tokens is not None and later.decode_tokens is not None
+    assert later.decode_tokens >= first.decode_tokens > 700
+    assert later.prefill_tokens is not None and first.prefill_tokens is not None
+    assert later.prefill_tokens > first.prefill_tokens > 0
+    assert (first.kv_total, first.running, first.retractions) == (16384, 0, 0)
+
+
+def test_data_parallel_ranks_are_summed_and_tensor_parallel_copies_are_not() -> None:
+    def lines(label: str, values: list[float]) -> str:
+        return "".join(
+            f'sglang:realtime_tokens_total{{mode="decode",{label}="{i}"}} {v}\n'
+            for i, v in enumerate(values)
+        )
+
+    assert parse_metrics(lines("dp_rank", [10, 20])).decode_tokens == 30
+    assert parse_metrics(lines("tp_rank", [10.0] * 8)).decode_tokens == 10
+    assert parse_metrics("sglang:num_used_tokens NaN\nsglang:max_total_num_tokens +Inf\n") == (
+        parse_metrics("sglang:num_used_tokens 0\nsglang:max_total_num_tokens 0\n")
+    )
+
+
+@pytest.mark.parametrize("body", [None, [], {}, {"loads": 3}, {"loads": ["x"]}])
+def test_something_else_than_loads(body: Any) -> None:
+    with pytest.raises(ValueError, match="/v1/loads"):
+        parse_loads(body)
+
+
+class Fake:
+    """A server that answers from a script."""
+
+    def __init__(self) -> None:
+        self.loads: dict[str, Any] = {"num_running_reqs": 0, "max_total_num_tokens": 100}
+        self.metrics: tuple[int, str] = (200, "")
+        self.asked: list[str] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(request.url.path)
+        if request.url.path == "/v1/loads":
+            return httpx.Response(200, json={"loads": [self.loads]})
+        if request.url.path == "/metrics":
+            return httpx.Response(self.metrics[0], text=self.metrics[1])
+        return httpx.Response(404)
+
+
+def poller(fake: Any, clock: ManualClock) -> ServerPoller:
+    client = httpx.AsyncClient(transport=httpx.MockTransport(fake))
+    return ServerPoller(client, "http://s", None, clock)
+
+
+async def test_a_sticky_gauge_with_nothing_running_is_zero() -> None:
+    fake, clock = Fake(), ManualClock()
+    counter = 'sglang:realtime_tokens_total{mode="decode"} 500\nsglang:gen_throughput 386.0\n'
+    fake.metrics = (200, counter)
+    p = poller(fake, clock)
+    assert await p.poll() == ""
+    clock.advance(1.0)
+    assert await p.poll() == ""
+    assert p.last is not None and p.last.tok_s == 0.0
+
+
+async def test_rate_from_counter_deltas_and_a_restart_is_no_negative_rate() -> None:
+    fake, clock = Fake(), ManualClock()
+    p = poller(fake, clock)
+    rates = []
+    for value in (100, 350, 30, 80):
+        fake.metrics = (200, f'sglang:realtime_tokens_total{{mode="decode"}} {value}\n')
+        assert await p.poll() == ""
+        assert p.last is not None
+        rates.append(p.last.tok_s)
+        clock.advance(0.5)
+    assert rates == [None, 500.0, None, 100.0]
+
+
+@pytest.mark.parametrize(("code", "said"), [(404, "--enable-metrics"), (401, "key")])
+async def test_without_metrics_it_works_on_from_loads(code: int, said: str) -> None:
+    fake, clock = Fake(), ManualClock()
+    fake.metrics = (code, "")
+    p = poller(fake, clock)
+    for generated in (0.0, 40.0):
+        fake.loads = {"num_running_reqs": 3, "decode_moments": [1, 1, 1, 1, 1, generated]}
+        assert await p.poll() == ""
+        clock.advance(2.0)
+    assert p.last is not None
+    assert p.last.tok_s == 20.0
+    assert said in p.last.note
+    assert fake.asked.count("/metrics") == 1
+
+
+async def test_failures_are_words() -> None:
+    def broken(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused")
+
+    assert "ConnectError" in await poller(broken, ManualClock()).poll()
+
+    def denied(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(401)
+
+    assert "api_key_env" in await poller(denied, ManualClock()).poll()
+
+
+async def run_for(sampler: gpu.GpuSampler, seconds: float) -> None:
+    task = asyncio.create_task(sampler.run())
+    await asyncio.sleep(seconds)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_no_nvml_is_a_calm_note() -> None:
+    code = 'print(\'{"note": "no NVIDIA driver on this machine"}\', flush=True)'
+    sampler = gpu.GpuSampler(SystemClock(), [sys.executable, "-c", code])
+    await run_for(sampler, 1.0)
+    assert sampler.note == "no NVIDIA driver on this machine"
+    assert sampler.gpus() == ()
+
+
+async def test_a_sampler_that_crashes_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "RETRY_S", 0.05)
+    code = "import os; os.kill(os.getpid(), 11)"
+    sampler = gpu.GpuSampler(SystemClock(), [sys.executable, "-c", code])
+    await run_for(sampler, 1.0)
+    assert "crashed" in sampler.note
+
+
+async def test_a_sampler_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "DEADLINE_S", 0.3)
+    sampler = gpu.GpuSampler(SystemClock(), [sys.executable, "-c", "import time; time.sleep(60)"])
+    await run_for(sampler, 1.0)
+    assert "does not answer" in sampler.note
+
+
+async def test_gpu_lines_become_figures_with_an_age() -> None:
+    code = (
+        "import json,time\n"
+        "print(json.dumps({'gpus': [{'index': 0, 'name': 'X', 'util': 0.5}]}), flush=True)\n"
+        "time.sleep(60)"
+    )
+    sampler = gpu.GpuSampler(SystemClock(), [sys.executable, "-c", code])
+    await run_for(sampler, 1.0)
+    (found,) = sampler.gpus()
+    assert (found.name, found.util, found.power_w) == ("X", 0.5, None)
+    assert found.age_s is not None and 0 <= found.age_s < 5
+
+
+def test_a_lost_gpu_is_never_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pynvml
+
+    asked: list[str] = []
+
+    def lost(handle: object) -> object:
+        asked.append("util")
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+
+    def unsupported(*args: object) -> object:
+        asked.append("other")
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", lambda i: i)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetName", lambda h: b"X")
+    for name in ("MemoryInfo", "PowerUsage", "Temperature", "CurrentClocksThrottleReasons"):
+        monkeypatch.setattr(pynvml, f"nvmlDeviceGet{name}", unsupported)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetUtilizationRates", unsupported)
+    device = nvml_sampler.Device(3)
+    assert device.look()["state"] == "ok"
+    assert len(asked) == 5
+    device.look()
+    assert len(asked) == 5, "what is not supported is never asked again"
+    device = nvml_sampler.Device(3)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetUtilizationRates", lost)
+    asked.clear()
+    assert device.look()["state"] == "lost"
+    device.look()
+    assert asked == ["util"]
+
+
+def test_throttle_reasons_are_words() -> None:
+    assert nvml_sampler.throttle_words(0x4 | 0x20) == "power cap, thermal"
+    assert nvml_sampler.throttle_words(0x1) == ""
+
+
+def test_the_disk_is_full_when_its_trend_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import shutil
+
+    clock = ManualClock()
+    free = 1000_000_000
+    monkeypatch.setattr(shutil, "disk_usage", lambda p: shutil._ntuple_diskusage(10**10, 0, free))
+    sampler = HostSampler(tmp_path, clock)
+    assert sampler.sample().disk_full_at is None
+    clock.advance(100.0)
+    free -= 100_000_000
+    full_at = sampler.sample().disk_full_at
+    assert full_at is not None and abs(full_at - clock.wall() - 900.0) < 1.0
