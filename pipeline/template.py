@@ -1,0 +1,202 @@
+"""Conversations through the target's chat template: text, token ids, spans of the answers."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import TemplateError
+
+from .conversations import Message
+from .formats import Rejected
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Span = tuple[int, int]
+# Templates are programs: besides their own refusals (TemplateError) they fail on what they did not
+# expect, with what Python raises for that.
+_TEMPLATE_ERRORS = (TemplateError, TypeError, ValueError, LookupError, AttributeError)
+_GENERATION = re.compile(r"\{%-?\s*generation\b")
+
+
+@dataclass(frozen=True)
+class Native:
+    """A whole conversation as tokens."""
+
+    ids: list[int]
+    spans: list[Span]
+    """[start, end) of each answer whose place is certain, its end-of-turn token included."""
+
+
+class Renderer:
+    """Renders and tokenises with one tokenizer and one set of template variables."""
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        eos_ids: Collection[int],
+        kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._eos = frozenset(eos_ids)
+        self._kwargs = dict(kwargs or {})
+        template = tokenizer.chat_template
+        self._marks_answers = isinstance(template, str) and bool(_GENERATION.search(template))
+
+    def text(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[dict[str, Any]] = (),
+        *,
+        generation_prompt: bool,
+    ) -> str:
+        """The conversation as the target sees it. Rejected when the template refuses it."""
+        return str(self._apply(messages, tools, generation_prompt, tokenize=False))
+
+    def encode(self, texts: list[str]) -> list[list[int]]:
+        """Token ids of rendered texts. The template has set the BOS where there is one, so the
+        tokenizer adds none."""
+        if not texts:
+            return []
+        found = self._tokenizer(
+            texts, add_special_tokens=False, return_attention_mask=False, verbose=False
+        )
+        return [list(ids) for ids in found["input_ids"]]
+
+    def check_bos(self, ids: Sequence[int]) -> None:
+        """Rejected when the ids begin with the BOS twice: the target was never trained on that."""
+        bos = self._tokenizer.bos_token_id
+        if bos is not None and list(ids[:2]) == [bos, bos]:
+            raise Rejected("BOS twice", "chat template and text both begin with the BOS token")
+
+    def native(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]] = ()) -> Native:
+        """Ids of a whole conversation, and where its answers are.
+
+        An answer counts when the ids of everything before it, with the generation prompt, and of
+        everything up to its end are both prefixes of the whole. Templates that leave the reasoning
+        of earlier turns out thus give the last answer only. Rejected when no answer can be located.
+        """
+        if self._marks_answers and self._tokenizer.is_fast:
+            return self._native_by_marks(messages, tools)
+        whole = self.text(messages, tools, generation_prompt=False)
+        answers = [i for i, m in enumerate(messages) if m["role"] == "assistant"]
+        heads: list[tuple[str, str]] = []
+        why = "the template does not render the conversation up to its answer"
+        for at in answers:
+            try:
+                before = self.text(messages[:at], tools, generation_prompt=True)
+                through = (
+                    whole
+                    if at == len(messages) - 1
+                    else self.text(messages[: at + 1], tools, generation_prompt=False)
+                )
+            except Rejected:
+                continue  # some templates do not render a conversation that is cut here
+            if whole.startswith(before) and whole.startswith(through):
+                heads.append((before, through))
+            else:
+                why = _difference(whole, through if whole.startswith(before) else before)
+        ids, *parts = self.encode([whole, *(text for head in heads for text in head)])
+        spans: list[Span] = []
+        for before_ids, through_ids in zip(parts[::2], parts[1::2], strict=True):
+            start, end = len(before_ids), len(through_ids)
+            if ids[:start] == before_ids and ids[:end] == through_ids and start < end:
+                spans.append((start, self._end_of_turn(ids, start, end)))
+        if not spans:
+            raise Rejected(
+                "answer not located",
+                "its tokens run over the border" if heads else why,
+            )
+        return Native(ids, spans)
+
+    def end_of_turn(self) -> int | None:
+        """The token with which the template ends an answer; None when it sets no end token."""
+        probe = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+        ids = self.encode([self.text(probe, generation_prompt=False)])[0]
+        return next((token for token in reversed(ids) if token in self._eos), None)
+
+    def _end_of_turn(self, ids: list[int], start: int, end: int) -> int:
+        """Where the answer in ids[start:end] ends: after its last end token, before what the
+        template sets between turns."""
+        for at in range(end - 1, start - 1, -1):
+            if ids[at] in self._eos:
+                return at + 1
+        return end
+
+    def _native_by_marks(
+        self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]
+    ) -> Native:
+        """Templates with `{% generation %}` say themselves what the model writes."""
+        found = self._apply(
+            messages,
+            tools,
+            False,
+            tokenize=True,
+            return_dict=True,
+            return_assistant_tokens_mask=True,
+        )
+        ids, mask = list(found["input_ids"]), list(found["assistant_masks"])
+        edges = [at for at, (left, right) in enumerate(pairwise([0, *mask, 0])) if left != right]
+        spans = [
+            (start, end + 1 if ids[end - 1] not in self._eos and self._is_end(ids, end) else end)
+            for start, end in zip(edges[::2], edges[1::2], strict=True)
+        ]
+        if not spans:
+            raise Rejected("answer not located", "the template marks no generated text")
+        return Native(ids, spans)
+
+    def _is_end(self, ids: list[int], at: int) -> bool:
+        return at < len(ids) and ids[at] in self._eos
+
+    def _apply(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[dict[str, Any]],
+        generation_prompt: bool,
+        **options: Any,
+    ) -> Any:
+        def render(rows: list[Message]) -> Any:
+            return self._tokenizer.apply_chat_template(
+                rows,
+                tools=list(tools) or None,
+                add_generation_prompt=generation_prompt,
+                **options,
+                **self._kwargs,
+            )
+
+        rows = list(messages)
+        try:
+            return render(rows)
+        except _TEMPLATE_ERRORS as error:
+            if not any(message.get("tool_calls") for message in rows):
+                raise Rejected("chat template", str(error)[:200]) from error
+        try:
+            return render(_with_text_arguments(rows))  # some want arguments as text
+        except _TEMPLATE_ERRORS as error:
+            raise Rejected("chat template", str(error)[:200]) from error
+
+
+def _difference(whole: str, part: str) -> str:
+    """Where a prompt and the conversation that should begin with it part ways."""
+    at = next((i for i, (a, b) in enumerate(zip(whole, part, strict=False)) if a != b), len(whole))
+    at = min(at, len(part))
+    return (
+        f"the prompt goes on with {part[at : at + 30]!r}, the conversation with "
+        f"{whole[at : at + 30]!r}"
+    )
+
+
+def _with_text_arguments(messages: list[Message]) -> list[Message]:
+    changed = copy.deepcopy(messages)
+    for message in changed:
+        for call in message.get("tool_calls", ()):
+            function = call["function"]
+            if not isinstance(function["arguments"], str):
+                function["arguments"] = json.dumps(function["arguments"], ensure_ascii=False)
+    return changed
