@@ -1,0 +1,120 @@
+"""Rendering, and where the answers of a conversation lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from eagle_tui.pipeline.formats import Rejected
+from eagle_tui.pipeline.template import Renderer
+
+USER = {"role": "user", "content": "q"}
+ANSWER = {"role": "assistant", "content": "a"}
+TALK = [USER, ANSWER, {"role": "user", "content": "r"}, {"role": "assistant", "content": "b"}]
+
+THINKING = (  # as Qwen3 and others: only the last answer keeps its reasoning
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{% if m.role == 'assistant' and loop.last %}<think>\n{{ m.reasoning_content }}\n</think>\n\n"
+    "{% endif %}{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}"
+)
+MARKED = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}"
+    "{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}"
+)
+TEXT_ARGUMENTS = (
+    "{% for m in messages %}{{ m.role + ':' + m.content }}"
+    "{% for c in m.tool_calls or [] %}{{ '!' + c.function.arguments }}{% endfor %}|{% endfor %}"
+)
+
+
+@pytest.fixture
+def renderer_of(make_tokenizer: Any) -> Any:
+    def make(kwargs: dict[str, Any] | None = None, **options: Any) -> tuple[Renderer, Any]:
+        tokenizer = make_tokenizer(**options)
+        return Renderer(tokenizer, [tokenizer.eos_token_id], kwargs), tokenizer
+
+    return make
+
+
+def spans(renderer: Renderer, tokenizer: Any, messages: list[dict[str, Any]]) -> list[str]:
+    found = renderer.native(messages)
+    return [tokenizer.decode(found.ids[start:end]) for start, end in found.spans]
+
+
+def test_ids_are_those_of_the_library(renderer_of: Any) -> None:
+    renderer, tokenizer = renderer_of({"enable_thinking": True})
+    text = renderer.text(TALK[:3], generation_prompt=True)
+    assert text.endswith("<|im_start|>assistant\n<think>\n")
+    theirs = tokenizer.apply_chat_template(
+        TALK[:3], add_generation_prompt=True, enable_thinking=True, return_dict=False
+    )
+    assert renderer.encode([text, "x"]) == [theirs, tokenizer.encode("x")]
+
+
+def test_every_answer_with_its_end_token(renderer_of: Any) -> None:
+    assert spans(*renderer_of(), TALK) == ["a<|im_end|>", "b<|im_end|>"]
+
+
+def test_a_template_that_drops_reasoning_gives_the_last_answer(renderer_of: Any) -> None:
+    talk = [{**m, "reasoning_content": "r"} if m["role"] == "assistant" else m for m in TALK]
+    assert spans(*renderer_of(template=THINKING), talk) == ["r\n</think>\n\nb<|im_end|>"]
+
+
+def test_an_answer_that_is_not_as_the_prompt_begins_is_rejected(renderer_of: Any) -> None:
+    renderer, _ = renderer_of({"enable_thinking": True})
+    with pytest.raises(Rejected, match=r"goes on with '<think>\\n', the conversation with 'a"):
+        renderer.native([USER, ANSWER])
+
+
+def test_tokens_over_the_border_are_rejected(renderer_of: Any) -> None:
+    """The prompt's last token and the answer's first one are one token in the whole."""
+    template = (
+        "{% for m in messages %}{{ m.role[0] }}{{ m.content }}"
+        "{% if m.role == 'assistant' %}<|im_end|>{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}a{% endif %}"
+    )
+    renderer, _ = renderer_of(template=template, merges=[("a", "x")])
+    with pytest.raises(Rejected, match="tokens run over the border"):
+        renderer.native([USER, {"role": "assistant", "content": "x"}])
+    assert renderer.native([USER, ANSWER]).spans
+
+
+def test_generation_markers_are_used(renderer_of: Any) -> None:
+    assert spans(*renderer_of(template=MARKED), TALK) == ["a<|im_end|>", "b<|im_end|>"]
+    renderer, _ = renderer_of(template=MARKED)
+    with pytest.raises(Rejected, match="marks no generated text"):
+        renderer.native([USER])
+
+
+def test_arguments_as_text_for_templates_that_want_them(renderer_of: Any) -> None:
+    call = {"type": "function", "function": {"name": "f", "arguments": {"x": "é"}}}
+    messages = [USER, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    renderer, _ = renderer_of(template=TEXT_ARGUMENTS)
+    assert renderer.text(messages, generation_prompt=False) == 'user:q|assistant:!{"x": "é"}|'
+    assert call["function"]["arguments"] == {"x": "é"}
+
+
+def test_a_template_that_refuses_rejects_the_row(renderer_of: Any) -> None:
+    renderer, _ = renderer_of(template="{{ raise_exception('roles must alternate') }}")
+    with pytest.raises(Rejected, match="chat template: roles must alternate"):
+        renderer.text([USER], generation_prompt=True)
+
+
+def test_bos_twice(renderer_of: Any) -> None:
+    renderer, tokenizer = renderer_of(
+        added=["<s>", "<|im_end|>"], bos="<s>", template="<s>{{ messages[0].content }}"
+    )
+    once, twice = renderer.encode(["<s>q", "<s><s>q"])
+    assert once[0] == tokenizer.bos_token_id != once[1]
+    renderer.check_bos(once)
+    with pytest.raises(Rejected, match="BOS twice"):
+        renderer.check_bos(twice)
+
+
+def test_end_of_turn(renderer_of: Any) -> None:
+    renderer, tokenizer = renderer_of()
+    assert renderer.end_of_turn() == tokenizer.eos_token_id
+    renderer, _ = renderer_of(template="{% for m in messages %}{{ m.content }}{% endfor %}")
+    assert renderer.end_of_turn() is None
