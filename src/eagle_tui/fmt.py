@@ -148,6 +148,15 @@ def stamp(at: float | None, now: float | None, tz: tzinfo | None = None) -> str:
     return _local(at, "%a %H:%M" if abs(at - now) < _WEEKDAY_WITHIN else "%b %d %H:%M", tz)
 
 
+def moment(at: float | None, now: float | None, tz: tzinfo | None = None) -> str:
+    """Unix time in at most nine characters: `14:20:05` today, `Tue 14:20` lately, else `Dec 03`."""
+    if at is None or now is None or not known(at) or not known(now):
+        return NONE
+    if _local(at, "%Y%m%d", tz) == _local(now, "%Y%m%d", tz):
+        return clock(at, tz)
+    return _local(at, "%a %H:%M" if abs(at - now) < _WEEKDAY_WITHIN else "%b %d", tz)
+
+
 def eta(seconds: tuple[float, float, float] | None) -> str:
     """(low, middle, high) seconds left as a range: `17–26 h`, `12–18 min`, `2.1–3.4 d`."""
     if seconds is None or not all(known(value) for value in seconds):

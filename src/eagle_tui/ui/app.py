@@ -101,6 +101,7 @@ class EagleApp(App[None], inherit_bindings=False):
         self.palette: Palette = palette(self._themes[theme])
         self.theme = theme
         self._terminal = TerminalWatch(self.exit)
+        self.set_class(glyphs_mode == "ascii", "-ascii")
 
     @property
     def theme_names(self) -> list[str]:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 Line = Sequence[Segment]
 
+_TO_ASCII = str.maketrans("–→≤…·°←↑↓", "-><~. <^v")
+
 
 def fit(text: str, width: int, ellipsis: str = "…") -> str:
     """`text` in exactly `width` cells, cut with an ellipsis where it is longer."""
@@ -101,6 +103,8 @@ class Canvas(Widget):
             return
         lines = list(self.draw(width, height))[:height]
         lines += [()] * (height - len(lines))
+        if self.glyphs.mode == "ascii":
+            lines = [_plain(line) for line in lines]
         strips = [Strip(line).adjust_cell_length(width) for line in lines]
         old, self._strips = self._strips, strips
         if len(old) != len(strips) or any(strip.cell_length != width for strip in old):
@@ -128,6 +132,11 @@ class Canvas(Widget):
 
     def on_mount(self) -> None:
         self.app.theme_changed_signal.subscribe(self, lambda _theme: self.redraw())
+
+
+def _plain(line: Line) -> Line:
+    """The line with our own punctuation as ASCII; foreign text keeps its letters."""
+    return [Segment(segment.text.translate(_TO_ASCII), segment.style) for segment in line]
 
 
 def changed_span(before: Strip, after: Strip) -> list[tuple[int, int]]:

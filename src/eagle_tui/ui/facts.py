@@ -17,7 +17,7 @@ def facts(verb: str, args: dict[str, Any], status: Status | None) -> str:
         count = sum(row.in_flight for row in flying)
         if not count:
             return "Nothing is in flight now."
-        return f"In flight now: {fmt.exact(count)} requests of {len(flying)} dataset(s)."
+        return f"In flight now: {fmt.exact(count)} requests of {_datasets(len(flying))}."
     row = next((item for item in status.datasets if item.name == args.get("dataset")), None)
     if row is not None:
         return _dataset(verb, row)
@@ -30,6 +30,10 @@ def facts(verb: str, args: dict[str, Any], status: Status | None) -> str:
         working = [item.name for item in status.phases if item.state == "running"]
         return f"Running now: {', '.join(working)}." if working else "Nothing is running now."
     return ""
+
+
+def _datasets(count: int) -> str:
+    return "1 dataset" if count == 1 else f"{count} datasets"
 
 
 def _dataset(verb: str, row: DatasetStatus) -> str:

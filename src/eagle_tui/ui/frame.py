@@ -52,6 +52,10 @@ class Series:
     def __len__(self) -> int:
         return len(self._points)
 
+    def span(self, now: float) -> float:
+        """Seconds from the first point until `now`; 0 when there is none."""
+        return max(now - self._points[0][0], 0.0) if self._points else 0.0
+
     def extend(self, points: Iterable[tuple[float, float]]) -> None:
         """Add points (Unix time, value) from the supervisor's history, in any order."""
         known = {t for t, _ in self._points}

@@ -40,7 +40,7 @@ class ColumnCanvas(Canvas):
         for y, cell in enumerate(self.cells):
             if y == self.cursor:
                 padded = Strip(cell).adjust_cell_length(width)
-                yield list(Segment.apply_style(padded, self.palette.cursor))
+                yield list(Segment.apply_style(padded, post_style=self.palette.cursor))
             else:
                 yield cell
 
@@ -53,6 +53,11 @@ class Grid(Horizontal):
     def __init__(self, columns: Sequence[Column], *, id: str | None = None) -> None:
         self._canvases = {column.key: ColumnCanvas(column) for column in columns}
         super().__init__(*self._canvases.values(), id=id)
+
+    @property
+    def canvas(self) -> Canvas:
+        """Any one of the columns, for its palette and glyphs."""
+        return next(iter(self._canvases.values()))
 
     def show_columns(self, widths: dict[str, int]) -> None:
         """Show the columns named, each in its width (plus gap), and hide the others."""

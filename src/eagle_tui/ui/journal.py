@@ -58,9 +58,9 @@ def command_text(verb: str, args: dict[str, Any]) -> str:
     return " ".join(words)
 
 
-def one_line(entry: Entry, width: int, look: Palette, glyphs: Glyphs) -> Line:
+def one_line(entry: Entry, now: float, width: int, look: Palette, glyphs: Glyphs) -> Line:
     """The entry in one line of `width` cells."""
-    pen = _head(entry, look, glyphs)
+    pen = _head(entry, now, look, glyphs)
     trail = Pen()
     _trail(trail, entry, look, glyphs)
     text = safe_line(entry.text)
@@ -74,9 +74,9 @@ def one_line(entry: Entry, width: int, look: Palette, glyphs: Glyphs) -> Line:
     return pen.segments
 
 
-def full_lines(entry: Entry, width: int, look: Palette, glyphs: Glyphs) -> list[Line]:
+def full_lines(entry: Entry, now: float, width: int, look: Palette, glyphs: Glyphs) -> list[Line]:
     """The entry with all its text, wrapped under its start."""
-    head = _head(entry, look, glyphs)
+    head = _head(entry, now, look, glyphs)
     indent = head.width
     parts = wrap(entry.text, max(width - indent - 1, 20))
     lines: list[Line] = []
@@ -97,8 +97,8 @@ def _command(command: CommandStatus) -> Entry:
     return Entry(command.at, command.state, source, text, _TRAIL[command.state])
 
 
-def _head(entry: Entry, look: Palette, glyphs: Glyphs) -> Pen:
-    pen = Pen().add(f" {fmt.clock(entry.at)} ", look.muted)
+def _head(entry: Entry, now: float, look: Palette, glyphs: Glyphs) -> Pen:
+    pen = Pen().add(f" {fmt.moment(entry.at, now):<9} ", look.muted)
     pen.add(f"{glyphs.state(entry.state)} ", look.state(entry.state))
     return pen.cell(entry.source, _SOURCE_WIDTH, look.muted).add(" ")
 

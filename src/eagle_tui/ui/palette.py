@@ -19,6 +19,10 @@ _STATE_ROLE = {
 }  # fmt: skip
 
 
+_REVERSED = Style(color="default", bgcolor="default", reverse=True)
+"""The cursor where the ground's colour is not ours to know: any colour on it could vanish."""
+
+
 @dataclass(frozen=True)
 class Palette:
     """Styles by meaning. Backgrounds are left to the widget, but for the cursor."""
@@ -56,6 +60,7 @@ def palette(theme: Theme) -> Palette:
         return Style(color=parsed.rich_color, **attributes)  # type: ignore[arg-type]
 
     own = theme.variables
+    ground = Color.parse(own["eagle-cursor"]).rich_color
     return Palette(
         text=style(theme.foreground),
         strong=style(theme.foreground, bold=True),
@@ -68,5 +73,5 @@ def palette(theme: Theme) -> Palette:
         track=style(own["eagle-track"]),
         chart=style(own["eagle-chart"]),
         reasoning=style(own["eagle-reasoning"], italic=True),
-        cursor=Style(bgcolor=Color.parse(own["eagle-cursor"]).rich_color),
+        cursor=_REVERSED if theme.ansi else Style(bgcolor=ground),
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from textual.color import Color, ColorParseError
-from textual.theme import Theme
+from textual.theme import BUILTIN_THEMES, Theme
 
 DEFAULT_THEME = "eagle-dark"
 _TEXTUAL = (
@@ -48,7 +48,7 @@ def parse_theme(text: str, where: str) -> Theme:
         ansi=ansi,
         primary=colors["primary"],
         boost=colors["surface"],
-        variables=_variables(colors, ansi),
+        variables=_variables(colors, dark, ansi),
     )
     for key in _TEXTUAL:
         setattr(theme, key, colors[key])
@@ -109,10 +109,12 @@ def _colors(table: Any, where: str) -> dict[str, str]:
     return dict(table)
 
 
-def _variables(colors: dict[str, str], ansi: bool) -> dict[str, str]:
+def _variables(colors: dict[str, str], dark: bool, ansi: bool) -> dict[str, str]:
     """Our own colours, and Textual's derived ones that must follow them."""
     variables = {f"eagle-{key}": colors[key] for key in _OWN}
     contrast = "ansi_bright_white" if ansi else colors["foreground"]
+    if ansi:
+        variables |= BUILTIN_THEMES["ansi-dark" if dark else "ansi-light"].variables
     return variables | {
         "border": colors["border"],
         "border-blurred": colors["border"],

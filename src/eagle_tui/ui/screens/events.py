@@ -33,9 +33,10 @@ class EventsScreen(PageScreen):
         app = cast("EagleApp", self.app)
         status = app.frame.status if app.frame else None
         journal = entries(app.events, status.commands if status else ())
+        now = app.clock.wall()
         out: list[Line] = [()]
         for entry in journal:
-            out += full_lines(entry, width, app.palette, app.glyphs)
+            out += full_lines(entry, now, width, app.palette, app.glyphs)
         if not journal:
             out.append(Pen().add("  Nothing has happened yet.", app.palette.muted).segments)
         alerts = status.alerts if status else ()
@@ -47,7 +48,7 @@ class EventsScreen(PageScreen):
 
     def _alert(self, alert: Alert, width: int, app: EagleApp) -> list[Line]:
         look, style = app.palette, app.palette.state(alert.severity)
-        head = Pen().add(f" {fmt.clock(alert.since)} ", look.muted)
+        head = Pen().add(f" {fmt.moment(alert.since, app.clock.wall()):<9} ", look.muted)
         head.add(f"{app.glyphs.state(alert.severity)} ", style)
         indent = head.width
         lines: list[Line] = []

@@ -16,7 +16,9 @@ from eagle_tui.ui.wrap import wrap
 if TYPE_CHECKING:
     from eagle_tui.ui.app import EagleApp
 
-_KEY_WIDTH, _LABEL_WIDTH = 12, 14
+_KEY_WIDTH, _LABEL_WIDTH, _COMMAND_WIDTH = 12, 14, 24
+_COMMAND_FROM = 100
+"""Width from which the command line's form has room, too."""
 
 
 class HelpScreen(PageScreen):
@@ -35,24 +37,27 @@ class HelpScreen(PageScreen):
         for title, actions in groups:
             out.append(Pen().add(f"  {title}", look.accent).segments)
             for action in actions:
-                text = action.help
-                if action.verb:
-                    text += f" Command: eagle-tui {action.verb}"
-                out += self._entry(key_text(action.key or ""), action.label, text, width)
+                command = f"eagle-tui {action.verb}" if action.verb else ""
+                key = key_text(action.key or "")
+                out += self._entry(key, action.label, command, action.help, width)
             out.append(())
         out.append(Pen().add("  Moving around", look.accent).segments)
         for key, text in LOCAL_KEYS:
-            out += self._entry(key, "", text, width)
+            out += self._entry(key, "", "", text, width)
         return out
 
-    def _entry(self, key: str, label: str, text: str, width: int) -> list[Line]:
+    def _entry(self, key: str, label: str, command: str, text: str, width: int) -> list[Line]:
         look = cast("EagleApp", self.app).palette
-        label_width = _LABEL_WIDTH if label else 0
-        indent = 2 + _KEY_WIDTH + label_width
+        columns = [(key, _KEY_WIDTH, look.key)]
+        if label:
+            columns.append((label, _LABEL_WIDTH, look.strong))
+        if label and width >= _COMMAND_FROM:
+            columns.append((command, _COMMAND_WIDTH, look.muted))
+        room = max(width - sum(cells for _, cells, _ in columns) - 4, 20)
         lines: list[Line] = []
-        for index, part in enumerate(wrap(text, max(width - indent - 2, 20))):
+        for index, part in enumerate(wrap(text, room)):
             pen = Pen().add("  ")
-            pen.cell(key if index == 0 else "", _KEY_WIDTH, look.key)
-            pen.cell(label if index == 0 else "", label_width, look.strong)
+            for word, cells, style in columns:
+                pen.cell(word if index == 0 else "", cells, style)
             lines.append(pen.add(part, look.text).segments)
         return lines

@@ -27,18 +27,19 @@ from eagle_tui.ui.widgets.gpus import GpuPanel
 from eagle_tui.ui.widgets.header import Header
 from eagle_tui.ui.widgets.phases import PhaseStrip
 from eagle_tui.ui.widgets.samples import SamplePane
-from eagle_tui.ui.widgets.throughput import ThroughputPanel, server_rows
+from eagle_tui.ui.widgets.throughput import (
+    COARSE_STEP_S,
+    FINE_S,
+    FINE_STEP_S,
+    ThroughputPanel,
+    server_rows,
+)
 
 if TYPE_CHECKING:
     from eagle_tui.ui.app import EagleApp
 
 SAMPLES_EVERY_S = 10.0
 SAMPLES_FETCHED = 20
-HISTORY_STEP_S = 10.0
-_TITLES = {
-    "gpus": "GPUs", "throughput": "throughput, tokens/s", "datasets": "datasets",
-    "samples": "sample", "events": "events and commands",
-}  # fmt: skip
 
 
 class MainScreen(Screen[None]):
@@ -64,6 +65,11 @@ class MainScreen(Screen[None]):
         self._plan: Plan | None = None
         self._history_wanted = True
         self._sample_timer: Timer | None = None
+        self.header, self.phases, self.alert = Header(), PhaseStrip(id="phases"), AlertLine()
+        self.gpus, self.throughput = GpuPanel(id="gpus"), ThroughputPanel(id="throughput")
+        self.datasets = DatasetTable(id="datasets")
+        self.samples, self.journal = SamplePane(id="samples"), EventLines(id="events")
+        self.footer = KeyFooter()
 
     @property
     def eagle(self) -> EagleApp:
@@ -71,17 +77,19 @@ class MainScreen(Screen[None]):
         return cast("EagleApp", self.app)
 
     def compose(self) -> ComposeResult:
-        yield Header()
-        yield PhaseStrip(id="phases")
-        yield AlertLine(id="alert")
-        yield Container(GpuPanel(id="gpus"), ThroughputPanel(id="throughput"), id="top")
-        yield DatasetTable(id="datasets")
-        yield Container(SamplePane(id="samples"), EventLines(id="events"), id="bottom")
-        yield KeyFooter()
+        yield self.header
+        yield self.phases
+        yield self.alert
+        yield Container(self.gpus, self.throughput, id="top")
+        yield self.datasets
+        yield Container(self.samples, self.journal, id="bottom")
+        yield self.footer
 
     def on_mount(self) -> None:
-        for name, title in _TITLES.items():
-            self.query_one(f"#{name}").border_title = title
+        self.throughput.border_title = "throughput, tokens/s"
+        self.datasets.border_title = "datasets"
+        self.samples.border_title = "sample"
+        self.journal.border_title = "events and commands"
         self._sample_timer = self.set_timer(SAMPLES_EVERY_S, self.load_samples)
         self._arrange()
         self.call_after_refresh(self.eagle.start)
@@ -95,43 +103,47 @@ class MainScreen(Screen[None]):
         """Hand one snapshot to every panel; each repaints what changed."""
         self.set_class(frame.stale, "-stale")
         self._arrange(frame)
-        self.query_one(Header).show(frame)
-        self.query_one(AlertLine).show(frame)
+        self.header.show(frame)
+        self.alert.show(frame)
         if frame.stale:
             self._history_wanted = True
             return
-        self.query_one(PhaseStrip).show(frame)
-        self.query_one(GpuPanel).show(frame)
-        self.query_one(ThroughputPanel).show(frame)
-        self.query_one(DatasetTable).show(frame)
-        self.query_one(KeyFooter).show(frame.status)
-        journal = entries(self.eagle.events, frame.status.commands)
-        self.query_one(EventLines).show(journal)
+        self.phases.show(frame)
+        self.gpus.border_title = "GPUs" if frame.status.gpus else "host"
+        self.gpus.show(frame)
+        self.throughput.show(frame)
+        self.datasets.show(frame)
+        self.footer.show(frame.status)
+        self.journal.show(entries(self.eagle.events, frame.status.commands))
         if self._history_wanted:
             self._history_wanted = False
             self.run_worker(self._load_history(), group="history", exclusive=True)
 
     def no_answer(self, sentence: str) -> None:
         """There is no snapshot yet, and this is why."""
-        self.query_one(AlertLine).complain(sentence)
+        self.alert.complain(sentence)
 
     def tick(self) -> None:
         """A second has passed, whether or not anything arrived."""
-        self.query_one(Header).tick()
+        self.header.tick()
 
     # What is asked for
 
     async def _load_history(self) -> None:
-        since = self.eagle.clock.wall() - KEEP_S
+        """The chart's past: fine for the last minutes, coarse before them."""
+        now, client = self.eagle.clock.wall(), self.eagle.client
         try:
-            history = await self.eagle.client.history("tok_s", since, HISTORY_STEP_S)
+            fine = await client.history("tok_s", now - FINE_S, FINE_STEP_S)
+            coarse = await client.history("tok_s", now - KEEP_S, COARSE_STEP_S)
         except ClientError:
             self._history_wanted = True  # the poll says that nobody answers; ask again after it
             return
-        panel = self.query_one(ThroughputPanel)
-        panel.series.extend((point.t, point.mean) for point in history.points)
+        first = fine.points[0].t if fine.points else now
+        series = self.throughput.series
+        series.extend((point.t, point.mean) for point in coarse.points if point.t < first)
+        series.extend((point.t, point.mean) for point in fine.points)
         if self.eagle.frame is not None:
-            panel.show(self.eagle.frame)
+            self.throughput.show(self.eagle.frame)
 
     def load_samples(self) -> None:
         """Ask for the selected dataset's samples now, and again after a while."""
@@ -140,7 +152,7 @@ class MainScreen(Screen[None]):
         self.run_worker(self._load_samples(), group="samples", exclusive=True)
 
     async def _load_samples(self) -> None:
-        pane = self.query_one(SamplePane)
+        pane = self.samples
         try:
             samples = await self.eagle.client.samples(pane.dataset, pane.kind, SAMPLES_FETCHED)
         except ClientError as error:
@@ -150,7 +162,7 @@ class MainScreen(Screen[None]):
         self._sample_timer = self.set_timer(SAMPLES_EVERY_S, self.load_samples)
 
     def on_dataset_table_selected(self, message: DatasetTable.Selected) -> None:
-        pane = self.query_one(SamplePane)
+        pane = self.samples
         pane.aim(message.dataset, pane.kind)
         self.load_samples()
 
@@ -164,7 +176,7 @@ class MainScreen(Screen[None]):
         elif self.eagle.readonly:
             self.notify("This screen is read-only: it sends no commands.", markup=False)
         elif action.params or action.confirm:
-            selected = self.query_one(DatasetTable).selected
+            selected = self.datasets.selected
             status = self.eagle.frame.status if self.eagle.frame else None
             self.app.push_screen(ActionDialog(action, status, selected))
         else:
@@ -183,25 +195,25 @@ class MainScreen(Screen[None]):
             self.notify(f"{verb}: {answer.state.replace('_', ' ')}", markup=False, timeout=2)
 
     def action_select(self, by: int) -> None:
-        self.query_one(DatasetTable).move(by)
+        self.datasets.move(by)
 
     def action_scroll_sample(self, pages: int) -> None:
-        pane = self.query_one(SamplePane)
+        pane = self.samples
         pane.scroll_rows(pages * max(pane.size.height - 2, 1))
 
     def _do_next_sample(self) -> None:
-        self.query_one(SamplePane).step(1)
+        self.samples.step(1)
 
     def _do_previous_sample(self) -> None:
-        self.query_one(SamplePane).step(-1)
+        self.samples.step(-1)
 
     def _do_sample_kind(self) -> None:
-        pane = self.query_one(SamplePane)
+        pane = self.samples
         pane.aim(pane.dataset, pane.next_kind())
         self.load_samples()
 
     def _do_fold(self) -> None:
-        self.query_one(SamplePane).fold()
+        self.samples.fold()
 
     def _do_events(self) -> None:
         self.app.push_screen(EventsScreen())
@@ -230,12 +242,10 @@ class MainScreen(Screen[None]):
         self._plan = wanted
         border = 2 if wanted.framed else 0
         self.set_class(wanted.framed, "-framed")
-        throughput = self.query_one(ThroughputPanel)
-        throughput.set_class(wanted.framed, "-tall")
-        self.query_one("#phases").styles.height = wanted.phase_rows
-        self.query_one("#gpus").styles.height = wanted.gpu_rows + border
-        throughput.styles.height = wanted.throughput_rows + border
-        self.query_one("#datasets").styles.height = wanted.table_rows + border
-        event_lines = self.query_one("#events")
-        event_lines.display = wanted.framed or wanted.event_rows > 0
-        event_lines.styles.height = "1fr" if wanted.framed else wanted.event_rows
+        self.throughput.set_class(wanted.framed, "-tall")
+        self.phases.styles.height = wanted.phase_rows
+        self.gpus.styles.height = wanted.gpu_rows + border
+        self.throughput.styles.height = wanted.throughput_rows + border
+        self.datasets.styles.height = wanted.table_rows + border
+        self.journal.display = wanted.framed or wanted.event_rows > 0
+        self.journal.styles.height = "1fr" if wanted.framed else wanted.event_rows

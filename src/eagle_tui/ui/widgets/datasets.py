@@ -5,7 +5,6 @@ from __future__ import annotations
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
 
@@ -61,13 +60,11 @@ class DatasetTable(Vertical):
             super().__init__()
 
     def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+        self._grid = Grid(COLUMNS)
+        super().__init__(self._grid, id=id)
         self.frame: Frame | None = None
         self.selected: str | None = None
         self._offset = 0
-
-    def compose(self) -> ComposeResult:
-        yield Grid(COLUMNS)
 
     @property
     def rows(self) -> tuple[DatasetStatus, ...]:
@@ -119,7 +116,7 @@ class DatasetTable(Vertical):
         if self.size.width <= 0 or self.frame is None:
             return
         widths = self._widths(rows)
-        grid = self.query_one(Grid)
+        grid = self._grid
         grid.show_columns(widths)
         names = [row.name for row in rows]
         cursor = names.index(self.selected) if self.selected in names else 0
@@ -127,7 +124,7 @@ class DatasetTable(Vertical):
         self._offset = min(max(self._offset, cursor - room + 1, 0), max(cursor, 0))
         self._offset = min(self._offset, max(len(rows) - room, 0))
         shown = rows[self._offset : self._offset + room]
-        drawer = RowDrawer(grid.query(Canvas).first(), widths, self.frame.now)
+        drawer = RowDrawer(grid.canvas, widths, self.frame.now)
         lines = [drawer.header(len(rows) - len(shown))]
         lines += [drawer.dataset(row) for row in shown]
         lines.append(drawer.total(totals(rows)))
@@ -141,7 +138,8 @@ class DatasetTable(Vertical):
         longest = max((len(row.name) for row in rows), default=7)
         narrow = width < _NARROW_WIDTH
         most = 12 if narrow else 15 if width < 100 else _NAME_MOST
-        least = {"name": min(max(longest, 7) + 1, most)}
+        longest = max(longest, 7) + 1
+        least = {"name": min(longest, most)}
         chosen = choose_columns(COLUMNS, _NARROW_PRIORITY if narrow else _PRIORITY, width, least)
         spare = width - sum(chosen.values()) - len(chosen)
         if "bar" in chosen:
@@ -149,7 +147,9 @@ class DatasetTable(Vertical):
             chosen["bar"] += wider
             _spread(chosen, spare - wider)
         else:
-            chosen["name"] += spare
+            wider = min(spare, max(longest - chosen["name"], 0))
+            chosen["name"] += wider
+            _spread(chosen, spare - wider)
         return {column.key: chosen[column.key] for column in COLUMNS if column.key in chosen}
 
 

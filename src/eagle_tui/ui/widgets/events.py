@@ -18,6 +18,6 @@ class EventLines(Canvas):
         self.redraw()
 
     def draw(self, width: int, height: int) -> Iterable[Line]:
-        shown = self.entries[-height:]
-        for entry in shown:
-            yield one_line(entry, width, self.palette, self.glyphs)
+        now = self.eagle.clock.wall()
+        for entry in self.entries[-height:]:
+            yield one_line(entry, now, width, self.palette, self.glyphs)

@@ -9,7 +9,6 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.message import Message
-from textual.widget import Widget
 from textual.widgets import Input
 
 from eagle_tui import fmt
@@ -71,10 +70,8 @@ class ChoiceField(Canvas, can_focus=True):
         self.redraw()
         self.post_message(Changed())
 
-    def on_focus(self) -> None:
-        self.redraw()
-
-    def on_blur(self) -> None:
+    def watch_has_focus(self, has_focus: bool) -> None:
+        super().watch_has_focus(has_focus)
         self.redraw()
 
 
@@ -103,10 +100,8 @@ class SwitchField(Canvas, can_focus=True):
             self.redraw()
             self.post_message(Changed())
 
-    def on_focus(self) -> None:
-        self.redraw()
-
-    def on_blur(self) -> None:
+    def watch_has_focus(self, has_focus: bool) -> None:
+        super().watch_has_focus(has_focus)
         self.redraw()
 
 
@@ -135,6 +130,12 @@ class TextField(Horizontal):
     def compose(self) -> ComposeResult:
         yield FieldLabel(self.param.name)
         yield self._text
+
+    def on_descendant_focus(self) -> None:
+        self.query_one(FieldLabel).lit(True)
+
+    def on_descendant_blur(self) -> None:
+        self.query_one(FieldLabel).lit(False)
 
     def value(self) -> int | list[str] | None:
         """What was typed, as its parameter's type; None for nothing. Raises FieldError."""
@@ -171,14 +172,15 @@ class FieldLabel(Canvas):
     def __init__(self, name: str) -> None:
         super().__init__()
         self._label = name
+        self._lit = False
+
+    def lit(self, on: bool) -> None:
+        self._lit = on
+        self.redraw()
 
     def draw(self, width: int, height: int) -> Iterable[Line]:
-        focused = isinstance(self.parent, Widget) and self.parent.has_focus_within
-        yield (
-            Pen()
-            .cell(self._label, width, self.palette.key if focused else self.palette.muted)
-            .segments
-        )
+        style = self.palette.key if self._lit else self.palette.muted
+        yield Pen().cell(self._label, width, style).segments
 
 
 Field = ChoiceField | SwitchField | TextField

@@ -7,7 +7,6 @@ from statistics import fmean
 
 from rich.style import Style
 from textual import events
-from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from eagle_tui import fmt
@@ -121,15 +120,14 @@ class GpuPanel(Vertical):
     GpuPanel Grid { height: 1fr; }
     """
 
-    frame: Frame | None = None
-
-    def compose(self) -> ComposeResult:
-        yield HostLine()
-        yield Grid(_COLUMNS)
+    def __init__(self, *, id: str | None = None) -> None:
+        self._line, self._grid = HostLine(), Grid(_COLUMNS)
+        self.frame: Frame | None = None
+        super().__init__(self._line, self._grid, id=id)
 
     def show(self, frame: Frame) -> None:
         self.frame = frame
-        line, grid = self.query_one(HostLine), self.query_one(Grid)
+        line, grid = self._line, self._grid
         rows = bool(frame.status.gpus) and self.size.height > 1
         line.display, grid.display = not rows, rows
         if rows:
@@ -152,7 +150,7 @@ class GpuPanel(Vertical):
         elif "bar" in widths:
             widths["bar"] += spare
         grid.show_columns(widths)
-        look = self.query_one(HostLine).palette
+        look = self._line.palette
         cells: dict[str, list[Line]] = {
             column.key: [_header(column, widths[column.key], look.muted)]
             for column in _COLUMNS
@@ -168,7 +166,7 @@ class GpuPanel(Vertical):
         grid.show_cells(cells)
 
     def _row(self, gpu: GpuStatus, widths: dict[str, int]) -> dict[str, Line]:
-        host = self.query_one(HostLine)
+        host = self._line
         look, glyphs = host.palette, host.glyphs
         alive = gpu.state == "ok"
         old = gpu.age_s is not None and gpu.age_s >= LABEL_AGE_S

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rich.style import Style
-from textual.app import ComposeResult
 from textual.containers import Horizontal
 
 from eagle_tui import fmt
@@ -71,15 +70,14 @@ class Header(Horizontal):
 
     DEFAULT_CSS = "Header { height: 1; background: $panel; }"
 
-    def compose(self) -> ComposeResult:
-        yield RunLine()
-        yield ClockLine()
+    def __init__(self) -> None:
+        self._run, self._clock = RunLine(), ClockLine()
+        super().__init__(self._run, self._clock)
 
     def show(self, frame: Frame) -> None:
-        line = self.query_one(RunLine)
-        line.frame = frame
-        line.redraw()
+        self._run.frame = frame
+        self._run.redraw()
 
     def tick(self) -> None:
         """Let the clock go on; called each second whether or not a snapshot came."""
-        self.query_one(ClockLine).redraw()
+        self._clock.redraw()

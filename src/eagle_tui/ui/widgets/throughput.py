@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rich.style import Style
-from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
 from eagle_tui import fmt
@@ -15,7 +14,10 @@ from eagle_tui.ui.chart import area, bucket_step, columns_per_cell, nice_top
 from eagle_tui.ui.frame import Frame, Series
 
 WINDOW_S = 1800.0
-"""What the chart covers at least."""
+"""What the chart covers at least, once there is so much."""
+FINE_S = 900.0
+"""How far back the supervisor keeps a point per second; before that it is one per ten."""
+FINE_STEP_S, COARSE_STEP_S = 1.0, 10.0
 KV_TIGHT, KV_FULL = 0.90, 0.97
 _AXIS = 7
 _SERVING = ("ready", "attached")
@@ -25,7 +27,8 @@ class Figure(Canvas):
     """One value with its label: below it where there are two rows, else before it."""
 
     def __init__(self, key: str, label: str, width: int) -> None:
-        super().__init__(id=f"figure-{key}")
+        super().__init__()
+        self.key = key
         self.label = label
         self.value = fmt.NONE
         self.style: Style | None = None
@@ -93,8 +96,9 @@ class Chart(Canvas):
         rows = height - 1 if height >= 3 else height
         mode = self.glyphs.mode
         columns = cells * columns_per_cell(mode)
-        step = bucket_step(WINDOW_S, columns)
-        values = self.series.buckets(self.eagle.clock.wall(), step, columns)
+        now = self.eagle.clock.wall()
+        step = self._step(now, columns)
+        values = self.series.buckets(now, step, columns)
         known = [value for value in values if value is not None]
         if not known:
             yield Pen().add(" " * axis + " no throughput measured yet", self.palette.muted).segments
@@ -105,9 +109,15 @@ class Chart(Canvas):
             pen = Pen().cell(label, axis - 1, self.palette.muted, right=True) if axis else Pen()
             yield pen.add(" ").add(text, self.palette.chart).segments
         if rows < height:
-            left = f"-{fmt.duration(step * columns)}"
+            left = f"-{fmt.age(step * columns)}"
             middle = " " * max(cells - len(left) - 3, 1)
             yield Pen().add(" " * axis + left + middle + "now", self.palette.muted).segments
+
+    def _step(self, now: float, columns: int) -> float:
+        """Seconds per column: what is there fills the width, up to the window."""
+        span = self.series.span(now)
+        step = bucket_step(min(max(span, 1.0), WINDOW_S), columns)
+        return max(step, COARSE_STEP_S) if span > FINE_S else step
 
 
 class ThroughputPanel(Vertical):
@@ -120,20 +130,21 @@ class ThroughputPanel(Vertical):
     ThroughputPanel Chart { height: 1fr; }
     """
 
-    def compose(self) -> ComposeResult:
-        yield Horizontal(*(Figure(*figure) for figure in _FIGURES), id="figures")
-        yield ServerLines()
-        yield Chart()
+    def __init__(self, *, id: str | None = None) -> None:
+        self._values = {figure[0]: Figure(*figure) for figure in _FIGURES}
+        self._lines, self._chart = ServerLines(), Chart()
+        figures = Horizontal(*self._values.values(), id="figures")
+        super().__init__(figures, self._lines, self._chart, id=id)
 
     @property
     def series(self) -> Series:
         """Tokens per second of all servers."""
-        return self.query_one(Chart).series
+        return self._chart.series
 
     def show(self, frame: Frame) -> None:
         servers = frame.status.servers
         rate = total(server.tok_s for server in servers)
-        chart, lines = self.query_one(Chart), self.query_one(ServerLines)
+        chart, lines = self._chart, self._lines
         if rate is not None and not frame.stale:
             chart.series.add(frame.status.at, rate)
         self._figures(servers, rate)
@@ -145,8 +156,7 @@ class ThroughputPanel(Vertical):
         chart.redraw()
 
     def _figures(self, servers: Sequence[ServerStatus], rate: float | None) -> None:
-        chart = self.query_one(Chart)
-        look = chart.palette
+        look = self._chart.palette
         kv = peak(server.kv_usage for server in servers)
         accept = mean(server.accept_length for server in servers)
         retracted = total(server.retractions for server in servers)
@@ -161,8 +171,8 @@ class ThroughputPanel(Vertical):
             "accept": (fmt.decimal(accept), look.strong),
         }
         for key, (value, style) in values.items():
-            self.query_one(f"#figure-{key}", Figure).show(value, style)
-        self.query_one("#figure-accept").display = accept is not None
+            self._values[key].show(value, look.muted if value == fmt.NONE else style)
+        self._values["accept"].display = accept is not None
 
 
 def server_rows(servers: Sequence[ServerStatus]) -> int:
