@@ -23,8 +23,8 @@ def meta_info(update: Update, *, wall_offset: float) -> dict[str, Any]:
         return meta | {
             "weight_version": "default",
             "e2e_latency": _span(times.received, times.finished),
-            "weight_versions": [{"version": "default", "start": 0, "end": 0}],
-            "completion_tokens": 0,
+            "weight_versions": [{"version": "default", "start": 0, "end": completion}],
+            "completion_tokens": completion,
         }
     meta |= {
         "prompt_tokens": len(update.prompt.input_ids),

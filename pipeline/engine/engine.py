@@ -106,9 +106,7 @@ class Engine:
         self._runner = runner
         self._scheduler = Scheduler(
             ModelStepper(runner),
-            budget=TokenBudget(
-                self.limits.max_total_num_tokens, config.schedule_conservativeness
-            ),
+            budget=TokenBudget(self.limits.max_total_num_tokens, config.schedule_conservativeness),
             max_running=config.max_running_requests,
             max_queued=config.max_queued_requests,
             prefill_tokens=PREFILL_TOKENS,

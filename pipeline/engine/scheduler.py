@@ -19,6 +19,9 @@ from .reasoning import ReasoningMarkers, reasoning_tokens
 from .state import ABORTED, ABORTED_IN_QUEUE, QUEUE_FULL, Finish, Request, Times, Update
 from .stats import Counters, Load
 
+#: A plain request reports to SGLang's front end every so many tokens.
+REPORT_TOKENS = 50
+
 
 class Stepper(Protocol):
     """The model as the scheduler sees it: rows 0..n-1 are the running requests in order."""
@@ -70,8 +73,8 @@ class Scheduler:
     def abort(self, prefix: str) -> list[Update]:
         """Abort every request whose id begins with ``prefix`` (SGLang's scheduler does so).
 
-        Those that wait end now, without the output a retracted one had. Those that run are
-        marked and end with their partial output before the next step.
+        Those that wait end now; a retracted one may lose part of its output (`REPORT_TOKENS`).
+        Those that run are marked and end with all their output before the next step.
         """
         return self._abort(lambda request: request.prompt.rid.startswith(prefix))
 
@@ -227,10 +230,16 @@ class Scheduler:
             self.counters.generated_tokens[stream] += len(request.output_ids)
             self.counters.latency.observe(self._clock() - request.received)
             return self._news(request, finish, request.final_text(finish))
+        # What SGLang's front end knew when a retracted request was aborted: all of a stream, of
+        # a plain request what came with its last report.
+        known = len(request.output_ids)
+        if not request.prompt.stream:
+            known -= known % REPORT_TOKENS
+        output = request.output_ids[:known]
         return Update(
             prompt=request.prompt,
-            output_ids=(),
-            text="",
+            output_ids=tuple(output),
+            text=request.detokenizer.finish(output),
             finish=finish,
             retractions=request.retractions,
             reasoning_tokens=0,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
+import pytest
+
 
 def _params(**more: Any) -> dict[str, Any]:
     return {"max_new_tokens": 10, "temperature": 0, "ignore_eos": True} | more
@@ -33,7 +36,10 @@ async def test_stream_interval(api: Any) -> None:
     params = _params(max_new_tokens=12, stream_interval=4)
     body = {"input_ids": api.PROMPT, "sampling_params": params}
     events = [event async for event in api.events(**body)]
-    assert [len(event["output_ids"]) for event in events] == [1, 5, 9, 12]
+    lengths = [len(event["output_ids"]) for event in events]
+    # SGLang joins events that a slow client has not taken yet.
+    assert set(lengths) <= {1, 5, 9, 12}
+    assert lengths == sorted(set(lengths)) and lengths[-1] == 12
 
 
 async def test_a_batch_interleaves_with_an_index(api: Any) -> None:
@@ -64,6 +70,10 @@ async def test_a_prompt_over_the_context_is_an_event_too(api: Any) -> None:
 
 async def test_a_wrong_schema_is_a_plain_error(api: Any) -> None:
     body = {"input_ids": api.PROMPT, "stream": True, "sampling_params": {"max_tokens": 5}}
+    if api.differs.schema_error_in_stream_status is None:
+        with pytest.raises(httpx.RemoteProtocolError):
+            await api.post("/generate", body)
+        return
     answer = await api.post("/generate", body)
     assert answer.status_code == api.differs.schema_error_in_stream_status
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from eagle_tui.pipeline.engine.config import EngineConfig
 from eagle_tui.pipeline.engine.engine import Engine
 from eagle_tui.pipeline.engine.random_model import write_random_model

@@ -6,7 +6,6 @@ import random
 
 import pytest
 import torch
-
 from eagle_tui.pipeline.engine.kvcache import BUCKET, FIRST_LENGTH, FIRST_ROWS, SlotCache
 from eagle_tui.pipeline.engine.runner import ModelRunner
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-
 from eagle_tui.pipeline.engine import sampler
 from eagle_tui.pipeline.engine.sampler import sample
 from eagle_tui.pipeline.engine.sampling import SamplingParams
@@ -93,9 +92,7 @@ def test_large_vocabulary_filters_as_a_full_sort_would(monkeypatch: pytest.Monke
 
 def test_frequency_and_presence_penalty() -> None:
     logits = torch.zeros(1, 4)
-    row = Row(
-        SamplingParams(frequency_penalty=0.5, presence_penalty=1.0), output_ids=[2, 2, 1]
-    )
+    row = Row(SamplingParams(frequency_penalty=0.5, presence_penalty=1.0), output_ids=[2, 2, 1])
     assert sampler._adjust(logits, [row]).tolist() == [[0.0, -1.5, -2.0, 0.0]]
     assert logits.tolist() == [[0.0, 0.0, 0.0, 0.0]]  # the model's own tensor is left alone
 
