@@ -99,14 +99,15 @@ def seconds_left(estimate: Estimate | None, rate: float | None, rate_spread: flo
     return (low, middle, high) if math.isfinite(high) else None
 
 
-def progress_left(done: int, total: int, elapsed_s: float) -> Range | None:
-    """Time left of a phase that counts items at an even pace since its attempt began with 0 done.
-    The spread shrinks with the share that is done. None while nothing was measured."""
-    if done <= 0 or elapsed_s <= 1.0 or total < done:
+def progress_left(done: int, total: int, rate: float | None) -> Range | None:
+    """Time left of a phase that counts items at `rate` a second. The spread shrinks with the share
+    that is done. None while nothing was measured."""
+    if total < done or total <= 0 or rate is None or rate <= 0:
         return None
-    middle = elapsed_s * (total - done) / done
+    middle = (total - done) / rate
     spread = 0.3 * (1 - done / total)
-    return (middle * math.exp(-Z80 * spread), middle, middle * math.exp(Z80 * spread))
+    found = (middle * math.exp(-Z80 * spread), middle, middle * math.exp(Z80 * spread))
+    return found if math.isfinite(found[2]) else None
 
 
 class RateWindow:

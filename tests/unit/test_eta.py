@@ -21,8 +21,12 @@ def test_unknown_until_measured() -> None:
     some = eta.tokens_left([Work(29, Counter({100: 10}))])
     assert eta.seconds_left(some, None, 0.1) is None
     assert eta.seconds_left(some, 0.0, 0.1) is None
+    assert eta.progress_left(71, 100, None) is None
     assert eta.progress_left(71, 100, 0.0) is None
-    assert eta.progress_left(0, 100, 50.0) is None
+    assert eta.progress_left(0, 0, 1.0) is None
+    assert eta.progress_left(100, 100, 2.0) == (0, 0, 0)
+    half = eta.progress_left(50, 100, 2.0)
+    assert half is not None and half[0] < half[1] == 25.0 < half[2]
 
 
 def test_done_is_zero() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -102,7 +103,12 @@ async def _go_on(run: RunDir) -> None:
 @click.option(
     "--glyphs", type=click.Choice(["braille", "block", "ascii"]), help="Characters of the charts."
 )
-def attach(run: Path, readonly: bool, theme: str | None, glyphs: str | None) -> None:
+def attach(
+    run: Path,
+    readonly: bool,
+    theme: str | None,
+    glyphs: Literal["braille", "block", "ascii"] | None,
+) -> None:
     """Open the screen on a run. Leaving it (q) leaves the run going."""
     if not sys.stdout.isatty() or not sys.stdin.isatty():
         raise Exit(USAGE, "the screen needs a terminal; `eagle-tui status` does not")
@@ -112,16 +118,29 @@ def attach(run: Path, readonly: bool, theme: str | None, glyphs: str | None) -> 
 
 
 def open_screen(
-    run: RunDir, *, readonly: bool = False, theme: str | None = None, glyphs: str | None = None
+    run: RunDir,
+    *,
+    readonly: bool = False,
+    theme: str | None = None,
+    glyphs: Literal["braille", "block", "ascii"] | None = None,
 ) -> None:
     """The screen, until the operator leaves it."""
     # Imported here: Textual takes a moment, and most commands do without it.
-    from eagle_tui.ui.app import run_screen
+    from eagle_tui.ui.app import EagleApp
 
     config = load_config(run.config)
-    client = SocketClient(run, origin="screen")
-    run_screen(client, readonly=readonly, theme=theme or config.ui.theme, glyphs=glyphs)
+    EagleApp(
+        SocketClient(run, origin="screen"),
+        readonly=readonly,
+        theme=theme or config.ui.theme,
+        glyphs_mode=glyphs or ("braille" if _speaks_unicode() else "ascii"),
+    ).run()
     click.echo(f"Detached; the run goes on. Back: eagle-tui attach {run.root}")
+
+
+def _speaks_unicode() -> bool:
+    """Whether the locale's encoding holds the characters that charts are drawn with."""
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
 
 
 @click.command()

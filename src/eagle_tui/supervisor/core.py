@@ -430,8 +430,8 @@ class Supervisor:
         if phase == "generate":
             done, total, unit = (view.done, view.total, "responses") if worker else (None, None, "")
             left = self._run_eta(view)
-        elif slot.alive and done is not None and total is not None:
-            left = eta.progress_left(done, total, slot.elapsed_s() or 0.0)
+        elif worker and slot.alive and done is not None and total is not None:
+            left = eta.progress_left(done, total, worker.pace.rate())
         return PhaseStatus(
             name=phase,
             state=decision.state,

@@ -63,6 +63,8 @@ class WorkerView:
     reason: str = ""
     progressed: bool = False
     """Whether this attempt got anything done: a death after that does not count as one in a row."""
+    pace: RateWindow = field(default_factory=RateWindow)
+    """Items per second of a phase that counts them."""
     last_at: float | None = None
     """Monotonic time of the last sign of progress."""
 
@@ -105,6 +107,9 @@ class Figures:
             for event in view.tail.read():
                 self._take(view, event)
         mono = self._clock.monotonic()
+        for view in self.workers.values():
+            if view.done is not None and not view.outcome:
+                view.pace.add(mono, view.done, active=True)
         generate = self.workers.get("generate")
         running = generate is not None and not generate.outcome
         active = running and generate is not None and generate.flow.mode in ("running", "draining")

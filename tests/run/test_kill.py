@@ -1,0 +1,98 @@
+"""kill -9 of worker, supervisor and engine, in any order, at any moment: nothing is lost and
+nothing is doubled."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from harness import Run
+
+from eagle_tui import proc
+
+KILLS = 32
+
+
+def test_thirty_kills_at_random(new_run: Callable[..., Run]) -> None:
+    run = new_run(rows=45)
+    run.up()
+    rng = random.Random(20261130)
+    killed: Counter[str] = Counter()
+    deadline = time.monotonic() + 300
+    while sum(killed.values()) < KILLS:
+        assert time.monotonic() < deadline, f"only {dict(killed)} kills\n{run.story()}"
+        kind = rng.choices(
+            ["generate", "supervisor", "engine", "prepare", "merge"], [10, 10, 4, 3, 3]
+        )[0]
+        found = run.processes(kind)
+        if not found:
+            # A supervisor that is gone comes back with the next look.
+            run.status()
+            time.sleep(0.1)
+            continue
+        if proc.send(found[0], signal.SIGKILL):
+            killed[kind] += 1
+        time.sleep(rng.choice([0.0, 0.05, 0.3, 1.0, 2.5]))
+        if rng.random() < 0.7:
+            run.status()
+    assert killed["generate"] >= 3 and killed["supervisor"] >= 3 and killed["engine"] >= 3
+    run.wait_done()
+    run.assert_each_once()
+    manifest = json.loads(run.dir.manifest("merge").read_text())
+    generated = sum(len(rows) for rows in run.rows().values())
+    assert generated == 6 * 45
+    assert manifest["early"] == ""
+    assert len(run.processes("supervisor")) == 1
+    run.down()
+    for kind in ("supervisor", "generate", "engine", "merge", "prepare"):
+        assert run.processes(kind) == [], f"{kind} was left behind"
+
+
+def test_a_worker_that_always_dies_fails_with_its_last_lines(new_run: Callable[..., Run]) -> None:
+    run = new_run("supervisor.restarts=2", "dataset[b1-arith].source=data/none.jsonl", rows=5)
+    run.up()
+    status = run.wait("prepare failed", lambda s: s.phases[0].state == "failed", 60)
+    assert "none.jsonl" in status.phases[0].reason
+    assert any(a.rule == "phase-prepare" and a.severity == "error" for a in status.alerts)
+    assert status.phases[1].state == "blocked"
+    # Mended, and told to go on.
+    (run.root / "data" / "none.jsonl").write_bytes((run.root / "data" / "arith.jsonl").read_bytes())
+    run.verb("rerun", "prepare")
+    run.wait("prepare done", lambda s: s.phases[0].state == "done", 60)
+
+
+def test_commands_outlive_the_supervisor(new_run: Callable[..., Run]) -> None:
+    run = new_run(rows=60)
+    run.up()
+    run.wait("some responses", lambda s: (s.phases[1].done or 0) >= 5)
+    run.verb("cap", "b6-sort", "--samples", "3")
+    run.verb("pause")
+    (supervisor,) = run.processes("supervisor")
+    proc.send(supervisor, signal.SIGKILL)
+    status = run.wait("paused again", lambda s: s.phases[1].state == "paused", 20)
+    capped = next(d for d in status.datasets if d.name == "b6-sort")
+    assert capped.cap_samples == 3
+    assert [c.state for c in status.commands] == ["in_effect", "in_effect"]
+    before = status.phases[1].done
+    time.sleep(2.0)
+    assert run.status().phases[1].done == before
+    run.verb("resume")
+    status = run.wait_done()
+    capped = next(d for d in status.datasets if d.name == "b6-sort")
+    assert (capped.state, capped.done) == ("capped", 3)
+
+
+def test_a_second_supervisor_is_refused(new_run: Callable[..., Run]) -> None:
+    import subprocess
+    import sys
+
+    run = new_run(rows=2)
+    run.up()
+    words = [sys.executable, "-m", "eagle_tui.supervisor", str(run.root)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 3
+    assert "another supervisor has this run" in done.stderr and '"pid"' in done.stderr
