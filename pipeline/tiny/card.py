@@ -102,8 +102,8 @@ pipeline_tag: text-generation
 A Llama-architecture reasoning model of {parameters} M parameters, trained from scratch for
 `eagle-tui demo` and for tests. It thinks inside `<think>` … `</think>` and then answers. It can do
 arithmetic in steps, sort, count, change words and letters, call tools and make small talk of the
-kinds that `eagle_tui.pipeline.tiny.tasks` generates, and nothing else; to other requests it should
-say so. It knows no facts worth relying on.
+kinds that `eagle_tui.pipeline.tiny.tasks` generates, and nothing else: to other requests it says so
+at best, and often it writes nonsense and ends. It knows no facts worth relying on.
 
 The prompt ends inside the thought (the chat template writes the opener), so an output begins with
 the thought. `<think>`, `</think>`, `<tool_call>` and `</tool_call>` are single tokens that stay

@@ -34,7 +34,8 @@ MARKERS: Final[tuple[str, ...]] = ("<think>", "</think>", "<tool_call>", "</tool
 EOS_ID: Final = SPECIAL.index(TURN_END)
 PAD_ID: Final = SPECIAL.index(PAD)
 
-TEMPLATE_PATH: Final = Path(__file__).with_name("chat_template.jinja")
+# Written by hand; it has its one place beside the shipped model.
+TEMPLATE_PATH: Final = Path(__file__).resolve().parent / "model" / "chat_template.jinja"
 
 # Words with their leading space, single digits, runs of other signs with their leading space, white
 # space. Newlines never join what stands before them, so that a text tokenizes alike whether or not

@@ -22,6 +22,8 @@ _CATALOG: Final[dict[str, _Family]] = {
     for module in (arith, sort, count, strings, tools, chat)
 }
 
+_PATIENCE: Final = 10_000  # repeats in a row before a family counts as exhausted
+
 FAMILIES: Final[tuple[str, ...]] = tuple(_CATALOG)
 """Names of the task families; each makes one dataset of the demo."""
 
@@ -47,7 +49,8 @@ def check(instance: Instance, content: str) -> bool:
 def generate(family: str, seed: int, split: Split, *, distinct: bool = True) -> Iterator[Instance]:
     """An endless stream of instances of one split; the same arguments give the same stream.
 
-    With ``distinct`` no prompt comes twice. ValueError for an unknown family.
+    With ``distinct`` no prompt comes twice. ValueError for an unknown family, and when a family has
+    no more different prompts.
     """
     if family not in _CATALOG:
         raise ValueError(
@@ -60,12 +63,19 @@ def _stream(
     family: _Family, rng: random.Random, split: Split, distinct: bool
 ) -> Iterator[Instance]:
     seen: set[str] = set()
+    repeats = 0
     while True:
         instance = family.make(rng)
         if split_of(instance) != split:
             continue
-        if distinct:
-            if instance.key in seen:
-                continue
+        if not distinct:
+            yield instance
+        elif instance.key not in seen:
             seen.add(instance.key)
-        yield instance
+            repeats = 0
+            yield instance
+        elif (repeats := repeats + 1) > _PATIENCE:
+            raise ValueError(
+                f"The family {instance.family!r} has no more than {len(seen)} different prompts in "
+                f"the split {split!r}. Ask for fewer."
+            )

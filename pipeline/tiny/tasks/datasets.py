@@ -35,7 +35,8 @@ def write_dataset(
 
     ``fmt`` is one of ``FORMATS``. Rows are prompts only, unless ``answers`` asks for the reference
     answer too, its thought included (for sets that are used as they are). The file appears whole or
-    not at all. ValueError for an unknown family or format.
+    not at all. ValueError for an unknown family or format, for a family that the format cannot hold
+    (tools need "sharegpt" or "messages"), and when the family has no more different prompts.
     """
     if fmt not in _WRITERS:
         raise ValueError(
@@ -56,12 +57,25 @@ def write_dataset(
 
 
 def _instances(family: str, seed: int, split: Split, fmt: str) -> Iterator[Instance]:
-    """Instances that the format can hold: Alpaca and bare prompts have one turn and no tools."""
+    """Instances that the format can hold without losing a part of the prompt."""
+    passed_over = 0
     for instance in generate(family, seed, split):
-        turns = [message for message in instance.messages if message.role != "system"]
-        if fmt in _ONE_TURN and (len(turns) > 1 or instance.tools):
-            continue
-        yield instance
+        if _fits(instance, fmt):
+            passed_over = 0
+            yield instance
+        elif (passed_over := passed_over + 1) > _PATIENCE:
+            raise ValueError(f"The format {fmt!r} cannot hold instances of the family {family!r}.")
+
+
+def _fits(instance: Instance, fmt: str) -> bool:
+    """Alpaca holds one turn and a system prompt, a bare prompt one turn; neither holds tools."""
+    roles = [message.role for message in instance.messages]
+    match fmt:
+        case "alpaca":
+            return not instance.tools and roles in (["user"], ["system", "user"])
+        case "prompt":
+            return not instance.tools and roles == ["user"]
+    return True
 
 
 def _sharegpt(instance: Instance, answers: bool) -> dict[str, Any]:
@@ -112,7 +126,7 @@ _WRITERS: Final[dict[str, Callable[[Instance, bool], dict[str, Any]]]] = {
     "alpaca": _alpaca,
     "prompt": _prompt,
 }
-_ONE_TURN: Final = frozenset({"alpaca", "prompt"})
+_PATIENCE: Final = 1000  # instances in a row that do not fit before the format is given up
 
 FORMATS: Final[tuple[str, ...]] = tuple(_WRITERS)
 """Names of the formats that ``write_dataset`` writes."""
