@@ -249,7 +249,8 @@ class Attempts:
         self._troubled(flight, prompt, trouble)
 
     def _troubled(self, flight: Flight, prompt: Prompt, trouble: Trouble) -> None:
-        self._pool.trouble(flight.member, trouble)
+        if not (trouble.kind == "dropped" and not flight.job.raced):
+            self._pool.trouble(flight.member, trouble)
         decision = policy.after_trouble(flight.job, trouble, self._settings, self._rng)
         self._retry(flight, prompt, decision)
 

@@ -19,6 +19,8 @@ PULSE_S = 5.0
 """How often the token counter of a server with requests in flight is read."""
 STILL_S = 30.0
 """A counter stands still only after so long: a long prompt takes a while to read."""
+LOOK_AGAIN_S = 1.0
+"""Between two readings of the token counter of a server that says it is not healthy."""
 SLOW_PROBE_S = 30.0
 """How often an endpoint is looked at that refused our key, or is no SGLang."""
 
@@ -143,12 +145,7 @@ class Pool:
         if trouble.kind in ("refused", "dropped", "lost"):
             self.take_out(member, trouble.message)
         elif trouble.kind in ("unauthorised", "wrong_server"):
-            hint = (
-                "it refused the key; name the variable that holds it as api_key_env"
-                if trouble.kind == "unauthorised"
-                else "it is no SGLang server"
-            )
-            self.take_out(member, f"HTTP {trouble.status}: {hint} ({trouble.message})", slow=True)
+            self.take_out(member, _refusal(trouble.status, trouble.message), slow=True)
         elif trouble.kind in ("busy", "unavailable"):
             member.limit = max(1.0, min(member.limit or 1e9, member.in_flight) * 0.7)
 
@@ -202,6 +199,8 @@ class Pool:
             member.fresh = False
         else:
             member.failures += 1
+            if member.slow and problem != member.out:
+                self._say(f"{member.name}: {problem}", "error")
             wait = (
                 SLOW_PROBE_S if member.slow else min(5.0, backoff(member.failures - 1, self._rng))
             )
@@ -213,7 +212,7 @@ class Pool:
         reply, context = await client.context_length()
         member.slow = reply.status in (401, 403, 404, 405)
         if reply.status != 200:
-            return reply.text if reply.status is None else f"HTTP {reply.status}: {reply.text}"
+            return reply.text if reply.status is None else _refusal(reply.status, reply.text)
         member.context = context
         if member.fresh:
             # A pause that an earlier user left behind cannot be seen, only undone.
@@ -229,9 +228,11 @@ class Pool:
         health = await client.health()
         if health.status == 200:
             return ""
+        # Busy servers say 503 too: one that makes tokens is well.
+        await asyncio.sleep(LOOK_AGAIN_S)
         _, after = await client.work_counter()
         if before is not None and after is not None and after > before:
-            return ""  # busy, and says so only late
+            return ""
         return f"not healthy yet ({health.text})"
 
     async def _read_pulse(self, member: Member, client: Client) -> None:
@@ -244,3 +245,14 @@ class Pool:
         for member in [*self.members, *self._retired]:
             if member.client is not None:
                 await member.client.close()
+
+
+def _refusal(status: int | None, message: str) -> str:
+    """What an HTTP error of an endpoint means for the operator."""
+    hint = {
+        401: "it refuses the key; name the variable that holds the right one as api_key_env",
+        403: "it refuses the key; name the variable that holds the right one as api_key_env",
+        404: "it is no SGLang server; look at its url",
+        405: "it is no SGLang server; look at its url",
+    }.get(status or 0)
+    return f"HTTP {status}: {hint} ({message})" if hint else f"HTTP {status}: {message}"

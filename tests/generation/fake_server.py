@@ -20,8 +20,8 @@ from .language import CLOSE, CONTEXT, END, OPEN, answer_to
 
 FAULTS = (
     "500_text", "500_json", "503", "503_full", "reset", "reset_body", "abort", "empty",
-    "no_content", "in_thought", "loop", "small_pool", "hang", "slow_body", "400_context",
-    "400_unknown", "garbled", "html", "401", "404",
+    "no_content", "in_thought", "loop", "small_pool", "hang", "hang_abortable", "slow_body",
+    "400_context", "400_unknown", "garbled", "html", "401", "404",
 )  # fmt: skip
 
 
@@ -58,8 +58,9 @@ class FakeServer:
         self.max_running: int | None = None
         self.healthy = True
         self.has_loads = True
-        self.frozen = False
-        """Answers no request at all, as a server that hangs."""
+        self.answering = asyncio.Event()
+        """While it is clear, no request at all is answered, as by a server that hangs."""
+        self.answering.set()
         self.stuck = False
         """Makes no tokens, answers the small calls from its last snapshot."""
         self.live: dict[str, Live] = {}
@@ -70,8 +71,6 @@ class FakeServer:
         self.calls: list[str] = []
         self.most_live = 0
         self.tokens = 0
-        self.late = 0
-        """Requests that came while others were still live after `close_gate`."""
         self._runner: web.AppRunner | None = None
 
     @property
@@ -117,8 +116,7 @@ class FakeServer:
             await self.stop()
 
     async def _gate(self, request: web.Request, key: str | None) -> web.Response | None:
-        while self.frozen:
-            await asyncio.sleep(0.05)
+        await self.answering.wait()
         if key is not None and request.headers.get("Authorization") != f"Bearer {key}":
             return web.json_response({"error": "Unauthorized"}, status=401)
         return None
@@ -157,7 +155,7 @@ class FakeServer:
         finally:
             self.live.pop(rid, None)
         if made is None:
-            made = self._made(live)
+            made = [] if fault == "hang_abortable" else self._made(live)
             reason: dict[str, Any] = {"type": "abort", "message": "Aborted", "status_code": None}
         elif fault == "abort":
             made, reason = made[: len(made) // 2], {"type": "abort", "message": "Aborted"}
@@ -193,17 +191,16 @@ class FakeServer:
             return None
         rest = live.whole[live.begun : live.begun + live.asked]
         seconds = self.token_s * len(rest)
-        try:
-            async with asyncio.timeout(seconds or 0.001):
-                if seconds or self.stuck:
+        if seconds:
+            try:
+                async with asyncio.timeout(seconds):
                     await live.aborted.wait()
                     return None
-        except TimeoutError:
-            pass
-        while self.stuck:
-            if live.aborted.is_set():
-                return None
-            await asyncio.sleep(0.02)
+            except TimeoutError:
+                pass
+        if self.stuck:
+            await live.aborted.wait()
+            return None
         return rest
 
     def _made(self, live: Live) -> list[int]:
