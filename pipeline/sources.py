@@ -209,7 +209,7 @@ def _hugging_face(dataset: DatasetSection, place: str) -> Source:
     from datasets import load_dataset  # type: ignore[import-untyped]
 
     hint = (
-        "Check the id, `subset` and `split`; a private or gated dataset needs `huggingface-cli "
+        "Check the id, `subset` and `split`; a private or gated dataset needs `hf auth "
         "login`. Without network, download it and give the files as `source`."
     )
     try:

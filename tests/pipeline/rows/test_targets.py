@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from eagle_tui.pipeline import targets
+from eagle_tui.pipeline.reasoning import make_splitter
+from eagle_tui.pipeline.template import Renderer
 from eagle_tui.pipeline.worker import Refused
 
 from eagle_tui.config import load_config
@@ -82,3 +84,26 @@ def test_eos_ids_are_joined(run_dir: Any, tmp_path: Path) -> None:
     (tmp_path / "model" / "generation_config.json").write_text(json.dumps({"eos_token_id": [8, 9]}))
     tokenizer = targets.load_tokenizer(*load(root))
     assert targets.eos_ids(*load(root)) == {7, 8, 9, tokenizer.eos_token_id}
+
+
+def test_the_model_that_comes_with_us(run_dir: Any) -> None:
+    root = run_dir(ONE)
+    text = (root / "run.toml").read_text()
+    own = text.splitlines()[1]
+    (root / "run.toml").write_text(text.replace(own, 'model = "builtin:tiny"'))
+    tokenizer = targets.load_tokenizer(*load(root))
+    eos = targets.eos_ids(*load(root))
+    assert tokenizer.eos_token_id in eos
+    assert targets.context_length(*load(root)) >= 1024
+    splitter = make_splitter("auto", tokenizer, eos)
+    renderer = Renderer(tokenizer, eos)
+    asked = [{"role": "user", "content": "What is <think>?"}]
+    (prompt,) = renderer.encode([renderer.text(asked, generation_prompt=True)])
+    assert splitter.opens_in_prompt(prompt)
+    answer = {"role": "assistant", "content": "four", "reasoning_content": "two and two"}
+    native = renderer.native([*asked, answer])
+    ((start, end),) = native.spans
+    assert start == len(prompt)
+    found = splitter.split(native.ids[start:end], True)
+    assert (found.reasoning, found.content, found.closed) == ("two and two", "four", True)
+    assert found.end_id == renderer.end_of_turn() == tokenizer.eos_token_id
