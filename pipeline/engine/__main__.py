@@ -12,7 +12,8 @@ from .server import serve
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the server; 0 after a signal, 1 when it crashed, 2 when it cannot start as asked."""
+    """Run the server; 0 after a signal, 1 when it crashed, 2 when it cannot start as asked, 3
+    when its port is taken."""
     config = parse_arguments(argv)
     setup()
     try:

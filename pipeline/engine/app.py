@@ -53,7 +53,7 @@ class Gatekeeper:
             return
         path, method = scope["path"], scope["method"]
         self._counts.requests[path, method] += 1
-        self._counts.active += 1
+        self._counts.active[path, method] += 1
 
         async def counting(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -66,7 +66,7 @@ class Gatekeeper:
             else:
                 await JSONResponse({"error": "Unauthorized"}, 401)(scope, receive, counting)
         finally:
-            self._counts.active -= 1
+            self._counts.active[path, method] -= 1
 
     def _allowed(self, scope: Scope) -> bool:
         if self._key is None or scope["path"].startswith(OPEN_PREFIXES):

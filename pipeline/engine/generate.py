@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
@@ -96,7 +96,7 @@ class _Generate:
             return JSONResponse(refusal.body(), refusal.status)
         return Response(_encode(rows[0] if single else rows), media_type="application/json")
 
-    async def _events(self, prompts: list[Prompt], single: bool) -> AsyncIterator[bytes]:
+    async def _events(self, prompts: list[Prompt], single: bool) -> AsyncGenerator[bytes, None]:
         try:
             async with aclosing(self._service.run(prompts)) as updates:
                 async for row, update in updates:

@@ -26,13 +26,13 @@ def round_up(value: int, step: int) -> int:
     return -(-value // step) * step
 
 
-class SlotLayer(CacheLayerMixin):
+class SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     """Keys and values of one layer: ``[rows, kv_heads, length, head_dim]`` each."""
 
     is_compileable = False
 
     def __init__(self, owner: SlotCache) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._owner = owner
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:

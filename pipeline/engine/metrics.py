@@ -25,7 +25,7 @@ class HttpCounts:
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, str]] = Counter()
         self.responses: Counter[tuple[str, str, str]] = Counter()
-        self.active = 0
+        self.active: Counter[tuple[str, str]] = Counter()
 
 
 def _gauge(name: str, help_: str, labels: dict[str, str], value: float) -> Metric:
@@ -47,13 +47,16 @@ def _counter(
     return metric
 
 
-def _histogram(name: str, help_: str, labels: dict[str, str], data: Histogram) -> Metric:
-    metric = HistogramMetricFamily(f"sglang:{name}", help_, labels=list(labels))
-    seen, buckets = 0, []
-    for bound, count in zip((*data.bounds, float("inf")), data.counts, strict=True):
-        seen += count
-        buckets.append((str(bound) if bound != float("inf") else "+Inf", float(seen)))
-    metric.add_metric(list(labels.values()), buckets, data.total)
+def _histogram(
+    name: str, help_: str, labels: dict[str, str], by_stream: dict[bool, Histogram]
+) -> Metric:
+    metric = HistogramMetricFamily(f"sglang:{name}", help_, labels=[*labels, "is_streaming"])
+    for stream, data in by_stream.items():
+        seen, buckets = 0, []
+        for bound, count in zip((*data.bounds, None), data.counts, strict=True):
+            seen += count
+            buckets.append(("+Inf" if bound is None else str(float(bound)), float(seen)))
+        metric.add_metric([*labels.values(), str(stream).lower()], buckets, data.total)
     return metric
 
 
@@ -102,7 +105,12 @@ class EngineCollector(Collector):
             ("spec_accept_rate", "Accept rate (no speculation here).", 0.0),
         ):
             yield _gauge(name, help_, self._rank, float(value))
-        yield _gauge("http_requests_active", "Open requests.", {}, float(self._http.active))
+        active = GaugeMetricFamily(
+            "sglang:http_requests_active", "Open requests.", labels=["endpoint", "method"]
+        )
+        for place, count in self._http.active.items():
+            active.add_metric(list(place), float(count))
+        yield active
 
     def _counters(self) -> Iterator[Metric | None]:
         c, http = self._engine.counters, self._http

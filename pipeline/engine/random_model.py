@@ -38,7 +38,7 @@ def make_tokenizer(vocab_size: int) -> PreTrainedTokenizerFast:
     topics = pydoc_data.topics.topics
     tokenizer.train_from_iterator((topics[key] for key in sorted(topics)), trainer)
     tokenizer.add_tokens(visible)
-    return PreTrainedTokenizerFast(
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer,
         eos_token=END,
         pad_token=PAD,
@@ -86,7 +86,8 @@ def write_random_model(
     tokenizer = make_tokenizer(vocab)
     model = make_model(tokenizer, hidden=hidden, layers=layers, context=context, seed=seed)
     tokenizer.save_pretrained(directory)
-    model.to(dtype).save_pretrained(directory)
+    torch.nn.Module.to(model, dtype)
+    model.save_pretrained(directory)
     return directory
 
 

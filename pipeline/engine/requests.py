@@ -103,12 +103,12 @@ def _read_ids(value: list[Any]) -> tuple[int, ...]:
 def _read_inputs(body: dict[str, Any]) -> tuple[tuple[str | tuple[int, ...], ...], bool]:
     """The prompts and whether there is just one; ``input_ids`` wins over ``text``."""
     text, ids = body.get("text"), body.get("input_ids")
-    texts: list[Any] | None = None
+    texts: tuple[str, ...] | None = None
     if isinstance(text, list):
         for item in text:
             if not isinstance(item, str):
                 raise _bad_type("text", "a valid string", item)
-        texts = text
+        texts = tuple(text)
     elif text is not None and not isinstance(text, str):
         raise _bad_type("text", "a valid string or list of strings", text)
     if ids is not None and not isinstance(ids, list):
@@ -126,9 +126,9 @@ def _read_inputs(body: dict[str, Any]) -> tuple[tuple[str | tuple[int, ...], ...
     if texts is not None:
         if not texts:
             raise Refusal("text cannot be an empty list.")
-        return tuple(texts), False
+        return texts, False
     if text is not None:
-        return (text,), True
+        return (str(text),), True
     if body.get("input_embeds") is not None:
         raise Refusal("The embedded engine has no input_embeds: send input_ids or text.")
     raise Refusal("Either text, input_ids or input_embeds should be provided.")
@@ -236,7 +236,7 @@ def check_prompt(ids: Sequence[int], params: SamplingParams, limits: Limits) -> 
             f"({limits.context_len} tokens)."
         )
     wanted = params.max_new_tokens
-    if wanted is not None and count + wanted > limits.context_len:
+    if wanted is not None and params.length_asked and count + wanted > limits.context_len:
         raise Refusal(
             "Requested token count exceeds the model's maximum context length of "
             f"{limits.context_len} tokens. You requested a total of {count + wanted} tokens: "

@@ -45,7 +45,10 @@ def pick_device(wanted: str) -> torch.device:
         return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
     if wanted.startswith("cuda") and not torch.cuda.is_available():
         raise ModelError(f"--device {wanted}: this machine has no usable GPU; use --device cpu.")
-    return torch.device(wanted)
+    try:
+        return torch.device(wanted)
+    except RuntimeError as error:
+        raise ModelError(f"--device {wanted}: no such device; use cpu, cuda or cuda:N.") from error
 
 
 def pick_dtype(wanted: str, device: torch.device) -> torch.dtype:
@@ -101,9 +104,8 @@ class ModelRunner:
         torch_dtype = pick_dtype(dtype, self.device)
         config = AutoConfig.from_pretrained(directory)
         _check_attention(config)
-        # typing: transformers' factories are untyped
         self.tokenizer: Any = AutoTokenizer.from_pretrained(directory)
-        model = AutoModelForCausalLM.from_pretrained(
+        model: Any = AutoModelForCausalLM.from_pretrained(
             directory, dtype=torch_dtype, attn_implementation="sdpa"
         )
         self.model = model.to(self.device).eval()
@@ -157,7 +159,7 @@ class ModelRunner:
 
     @torch.inference_mode()
     def prefill(self, first_row: int, prompts: list[list[int]]) -> Tensor:
-        """Fill rows from ``first_row`` on; returns the logits of each prompt's last token ``[n, v]``."""
+        """Fill rows from ``first_row`` on; returns the last tokens' logits ``[n, v]``."""
         lengths = [len(prompt) for prompt in prompts]
         mask = self.cache.begin_prefill(first_row, lengths)
         span = max(lengths)

@@ -39,7 +39,7 @@ def _penalise(logits: Tensor, row: int, request: Row) -> None:
     if not request.output_ids:
         return
     ids = torch.tensor(request.output_ids, device=logits.device)
-    seen, counts = ids.unique(return_counts=True)
+    seen, counts = torch.unique(ids, return_counts=True)
     scores = logits[row, seen]
     scores = scores - p.frequency_penalty * counts - p.presence_penalty
     if p.repetition_penalty != 1.0:

@@ -38,6 +38,7 @@ class SamplingParams:
     """
 
     max_new_tokens: int | None = DEFAULT_MAX_NEW_TOKENS
+    length_asked: bool = False  # a default that does not fit is cut, a wish is refused
     min_new_tokens: int = 0
     stop: tuple[str, ...] = ()
     stop_token_ids: frozenset[int] = field(default_factory=frozenset)
@@ -162,6 +163,8 @@ def parse_sampling_params(raw: Mapping[str, Any] | None) -> SamplingParams:
             values[key] = None  # no limit but the context, unlike every other null
         elif value is not None and key in _READERS:
             values[key] = _READERS[key](value)
+            if key == "max_new_tokens":
+                values["length_asked"] = True
         elif value is not None and key in UNSUPPORTED_KEYS:
             raise Refusal(f"The embedded engine has no {key}: serve the model with SGLang for it.")
         elif value and key in GRAMMAR_KEYS:

@@ -174,7 +174,8 @@ class Scheduler:
                 request.output_ids.append(token)
             if request.first_token is None:
                 request.first_token = now
-                self.counters.time_to_first_token.observe(now - request.received)
+                waited = now - request.received
+                self.counters.time_to_first_token[request.prompt.stream].observe(waited)
             finish = request.find_stop()
             if finish is not None:
                 self._leave(self.running.index(request))
@@ -228,7 +229,7 @@ class Scheduler:
             self.counters.requests[stream] += 1
             self.counters.prompt_tokens[stream] += len(request.prompt.input_ids)
             self.counters.generated_tokens[stream] += len(request.output_ids)
-            self.counters.latency.observe(self._clock() - request.received)
+            self.counters.latency[stream].observe(self._clock() - request.received)
             return self._news(request, finish, request.final_text(finish))
         # What SGLang's front end knew when a retracted request was aborted: all of a stream, of
         # a plain request what came with its last report.

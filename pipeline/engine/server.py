@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 #: Idle connections are kept for so long (SGLang: 5 s). A client must expect either.
 KEEP_ALIVE_S = 75
+#: Exit code when the address is taken; SGLang's.
+PORT_TAKEN = 3
 #: After SIGTERM open requests are dropped, not finished; their connections get this long.
 GRACE_S = 1
 #: The other threads' turn comes after at most this long. With Python's 5 ms default the model
@@ -126,7 +128,20 @@ async def _serve(engine: Engine, config: EngineConfig) -> int:
     return 1 if crashes or not server.started else 0
 
 
+def _check_port(config: EngineConfig) -> None:
+    """Raise OSError when the address is taken: SGLang notices only after the model is loaded."""
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((config.host, config.port))
+
+
 def serve(config: EngineConfig) -> int:
     """Load and serve until a signal; returns the exit code."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    try:
+        _check_port(config)
+    except OSError as error:
+        log.error("%s while attempting to bind on %s:%d", error, config.host, config.port)
+        return PORT_TAKEN
     return asyncio.run(_serve(load_engine(config), config))

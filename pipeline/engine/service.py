@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import TypeVar
 
 from .engine import Engine, PauseMode
@@ -41,7 +41,7 @@ class Service:
         """Tokenize and check; raises `Refusal`."""
         return build_prompts(call, self.engine.limits, self.engine.encode)
 
-    async def run(self, prompts: list[Prompt]) -> AsyncIterator[tuple[int, Update]]:
+    async def run(self, prompts: list[Prompt]) -> AsyncGenerator[tuple[int, Update], None]:
         """Submit prompts and yield (row, update) until each had its final one.
 
         Leaving early (the client has gone) aborts what still runs. Raises `Refusal` for an id

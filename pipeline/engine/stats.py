@@ -55,9 +55,20 @@ class DecodeMoments:
         return [self.steps, self.b, self.us, self.bb, self.b_us, self.tokens]
 
 
+#: Seconds; SGLang's defaults.
+FIRST_TOKEN_BOUNDS = (
+    0.1, 0.2, 0.4, 0.6, 0.8, 1, 2, 4, 6, 8, 10, 20, 40, 60, 80, 100, 200, 400,
+)  # fmt: skip
+LATENCY_BOUNDS = (
+    0.1, 0.2, 0.4, 0.6, 0.8, 1, 2, 4, 6, 8, 10, 20, 40, 60, 80, 100, 200, 400, 600, 1200, 1800,
+    2400,
+)  # fmt: skip
+
+
 @dataclass
 class Counters:
-    """Everything that only grows, and the gauges that go with it."""
+    """Everything that only grows, and the gauges that go with it. Those that SGLang splits are
+    kept by whether the request was streamed."""
 
     prefill_tokens: int = 0
     prefill_seconds: float = 0.0
@@ -75,13 +86,11 @@ class Counters:
     gen_throughput: float = 0.0
     idle_seconds: float = 0.0
     moments: DecodeMoments = field(default_factory=DecodeMoments)
-    time_to_first_token: Histogram = field(
-        default_factory=lambda: Histogram((0.1, 0.2, 0.4, 0.6, 0.8, 1, 2, 4, 6, 8, 10, 20, 40, 80))
+    time_to_first_token: dict[bool, Histogram] = field(
+        default_factory=lambda: {stream: Histogram(FIRST_TOKEN_BOUNDS) for stream in (False, True)}
     )
-    latency: Histogram = field(
-        default_factory=lambda: Histogram(
-            (0.1, 0.2, 0.4, 0.6, 0.8, 1, 2, 4, 6, 8, 10, 20, 40, 60, 80, 100, 200, 400, 600, 1200)
-        )
+    latency: dict[bool, Histogram] = field(
+        default_factory=lambda: {stream: Histogram(LATENCY_BOUNDS) for stream in (False, True)}
     )
 
 

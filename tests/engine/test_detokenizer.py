@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ def test_any_text_comes_out_whole(text: str) -> None:
 def test_any_tokens_grow_to_what_decoding_all_gives(ids: list[int], skip: bool) -> None:
     steps = _grow(ids, skip)
     assert steps[-1] == TOKENIZER.decode(ids, skip_special_tokens=skip)
-    for earlier, later in zip(steps, steps[1:], strict=False):
+    for earlier, later in itertools.pairwise(steps):
         assert later.startswith(earlier)
         assert not earlier.endswith(REPLACEMENT)
 
