@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -146,7 +147,9 @@ class FakeServer:
             assert request.transport is not None
             request.transport.abort()
             return web.Response()
-        whole = _faulty(fault, answer_to(prompt), asked)
+        whole = answer_to(prompt)
+        if len(ids) == at:  # an answer that was begun is continued as it is
+            whole = _faulty(fault, whole, asked)
         live = Live(rid, prompt, whole, at_so_far := len(ids) - at, asked, time.monotonic())
         self.live[rid] = live
         self.most_live = max(self.most_live, len(self.live))
@@ -215,6 +218,8 @@ class FakeServer:
     ) -> web.StreamResponse:
         data = web.json_response(answer).body
         assert isinstance(data, bytes)
+        if request.transport is None or request.transport.is_closing():
+            return web.Response()  # the client is gone
         response = web.StreamResponse(headers={"Content-Length": str(len(data))})
         await response.prepare(request)
         await response.write(data[: len(data) // 2])
@@ -223,8 +228,9 @@ class FakeServer:
             request.transport.abort()
             return response
         await asyncio.sleep(0.5)
-        await response.write(data[len(data) // 2 :])
-        await response.write_eof()
+        with contextlib.suppress(ConnectionError):  # the client may be gone
+            await response.write(data[len(data) // 2 :])
+            await response.write_eof()
         return response
 
     async def _abort(self, request: web.Request) -> web.Response:

@@ -20,7 +20,6 @@ from pathlib import Path
 from eagle_tui.rundir import jsonl
 from eagle_tui.rundir.desired import DatasetControl
 
-from .language import answer_to
 from .world import World, make_world
 
 ROOT = Path(__file__).parent.parent.parent
@@ -35,9 +34,9 @@ class Result:
     """What a run of kills cost."""
 
     kills: int
+    at_work: int
+    """Kills that hit a worker which had stored responses already."""
     states: Counter[str]
-    needed: int
-    """Tokens of all answers."""
     stored_pieces: int
     """Rows that were made in more than one piece."""
 
@@ -68,8 +67,18 @@ def _order(world: World, rng: random.Random) -> None:
         world.want(pause=what)
 
 
+def _wait_for_work(world: World, worker: subprocess.Popen[bytes], attempt: int) -> None:
+    """Until the worker sends requests or is paused."""
+    end = time.monotonic() + 20
+    path = world.run.events("generate", attempt)
+    while worker.poll() is None and time.monotonic() < end:
+        if any(event.get("mode") in ("running", "paused") for event in jsonl.rows(path)):
+            return
+        time.sleep(0.02)
+
+
 def kill_run(
-    root: Path, seed: int, kills: int, prompts: int = 200, token_s: float = 0.02
+    root: Path, seed: int, kills: int, prompts: int = 200, token_s: float = 0.01
 ) -> Result:
     """Kill the worker `kills` times (every fourth time by SIGTERM, every fifth time the server as
     well), then let it finish. AssertionError: a row is lost, doubled or wrong."""
@@ -80,20 +89,23 @@ def kill_run(
     try:
         world.endpoint(f"http://127.0.0.1:{port}")
         for number in range(kills):
+            world.want(pause="no")
             worker = subprocess.Popen(
-                _module("fast_worker", str(root)), cwd=ROOT, stdout=log, stderr=log
-            )
-            try:
-                worker.wait(rng.uniform(0.4, 1.6))
-            except subprocess.TimeoutExpired:
-                _order(world, rng)
+                _module("fast_worker", str(root), "--attempt", str(number + 1)),
+                cwd=ROOT, stdout=log, stderr=log,
+            )  # fmt: skip
+            # Mostly while it works; every sixth time wherever it is, so also while it starts.
+            if number % 6:
+                _wait_for_work(world, worker, number + 1)
+                for _ in range(rng.randrange(3)):
+                    time.sleep(rng.uniform(0.0, 0.3))
+                    _order(world, rng)
             if number % 5 == 4:
                 server.kill()
                 server.wait()
                 server, _ = _start_server(seed + number, token_s, port)
-            try:
-                worker.wait(rng.uniform(0.0, 0.2))
-            except subprocess.TimeoutExpired:
+            time.sleep(rng.uniform(0.0, 0.3))
+            if worker.poll() is None:
                 worker.send_signal(signal.SIGTERM if number % 4 == 3 else signal.SIGKILL)
             assert worker.wait(10) in (0, -9, -15), (root / "worker.log").read_text()
         world.want(pause="no", datasets={})
@@ -114,8 +126,11 @@ def kill_run(
     rows = [row for name in world.prompts for row in jsonl.rows(world.run.responses(name))]
     return Result(
         kills=kills,
+        at_work=sum(
+            any(event["e"] == "result" for event in jsonl.rows(world.run.events("generate", n)))
+            for n in range(1, kills + 1)
+        ),
         states=states,
-        needed=sum(len(answer_to(ids)) for d in world.prompts.values() for ids in d.values()),
         stored_pieces=sum(row["pieces"] > 1 for row in rows),
     )
 
@@ -131,9 +146,9 @@ def main() -> None:
             began = time.monotonic()
             result = kill_run(Path(root) / "run", seed, args.kills, args.prompts)
             print(
-                f"seed {seed}: {result.kills} kills, {dict(result.states)}, "
-                f"{result.stored_pieces} rows in pieces, {time.monotonic() - began:.0f} s: "
-                "0 lost, 0 doubled, 0 wrong",
+                f"seed {seed}: {result.kills} kills, {result.at_work} of them at work, "
+                f"{dict(result.states)}, {result.stored_pieces} rows in pieces, "
+                f"{time.monotonic() - began:.0f} s: 0 lost, 0 doubled, 0 wrong",
                 flush=True,
             )
 

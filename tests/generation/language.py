@@ -11,9 +11,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eagle_tui.pipeline.generation.speech import Speech
-
 from eagle_tui.config.model import RunConfig
+from eagle_tui.pipeline.generation.speech import Speech
 from eagle_tui.rundir.paths import RunDir
 
 END, OPEN, CLOSE, FIRST_WORD, VOCABULARY = 2, 3, 4, 10, 1000

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from eagle_tui.pipeline.generation import pool, runner
 
 from .fake_server import FakeServer, Script

@@ -21,7 +21,9 @@ from .world import make_world
 def test_killed_at_random_every_prompt_has_exactly_one_right_row(tmp_path: Path, seed: int) -> None:
     result = killing.kill_run(tmp_path / "run", seed, kills=11)
     assert sum(result.states.values()) == 200
+    assert set(result.states) <= {"complete", "no_answer", "dead"}
     assert result.states["complete"] >= 190
+    assert result.at_work >= 3 and result.stored_pieces >= 1
 
 
 async def test_second_worker_is_refused_and_told_the_owner(tmp_path: Path) -> None:

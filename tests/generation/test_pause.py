@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from eagle_tui.pipeline.worker import Stopped
 
+from eagle_tui.pipeline.worker import Stopped
 from eagle_tui.rundir import jsonl
 
 from .fake_server import FakeServer

@@ -5,6 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field, replace
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from eagle_tui.pipeline.generation.jobs import Job, JobQueue
 from eagle_tui.pipeline.generation.plan import (
     Standing,
@@ -15,8 +18,6 @@ from eagle_tui.pipeline.generation.plan import (
     expected_tokens,
     may_send,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 PLAIN = Standing(concurrency=4, in_flight=0, ready=10, rows=0, tokens=0, max_new_tokens=1000)
 

@@ -9,6 +9,10 @@ from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eagle_tui.config.model import GenerateSection
 from eagle_tui.pipeline.generation import policy
 from eagle_tui.pipeline.generation.answers import Answer, Trouble, error_message, read_outcome
 from eagle_tui.pipeline.generation.client import loads_counter, metrics_counter
@@ -20,10 +24,6 @@ from eagle_tui.pipeline.generation.loops import MAX_PERIOD, loop_period
 from eagle_tui.pipeline.generation.pool import Pulse
 from eagle_tui.pipeline.generation.prompts import Prompt
 from eagle_tui.pipeline.generation.requests import Ended, Request, build, sampling_params
-from hypothesis import given
-from hypothesis import strategies as st
-
-from eagle_tui.config.model import GenerateSection
 
 SETTINGS = GenerateSection()
 WORDS = list(range(100, 400))

@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from eagle_tui.pipeline.generation import writer as writer_module
 from eagle_tui.pipeline.generation.partials import load, partial_row
 from eagle_tui.pipeline.generation.prompts import PromptFile
@@ -25,9 +28,6 @@ from eagle_tui.pipeline.generation.responses import (
 )
 from eagle_tui.pipeline.generation.writer import Writer
 from eagle_tui.pipeline.worker import Failed, Refused
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from eagle_tui.rundir import jsonl
 
 from .fake_server import FakeServer

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eagle_tui.pipeline.generation.runner import Runner
-from eagle_tui.pipeline.worker import Worker
-
 from eagle_tui.clock import SystemClock
 from eagle_tui.config import load_config
+from eagle_tui.pipeline.generation.runner import Runner
+from eagle_tui.pipeline.worker import Worker
 from eagle_tui.rundir import atomic, desired, jsonl
 from eagle_tui.rundir.events import WorkerLog
 from eagle_tui.rundir.paths import RunDir
