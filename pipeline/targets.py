@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eagle_tui.config.model import RunConfig
+from eagle_tui.config.target import NoSuchModel, model_location
 from eagle_tui.rundir.paths import RunDir
 
 from .worker import Refused
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-BUILTIN = {"builtin:tiny": Path(__file__).parent / "tiny" / "model"}
-"""Models that come with us."""
 
 # Names and order of SGLang 0.5.23 (utils/hf_transformers/common.py): we reject what it rejects.
 _CONTEXT_KEYS = (
@@ -28,28 +26,12 @@ _CONTEXT_KEYS = (
 )
 
 
-def resolve_model(model: str, base: Path | None = None) -> str:
-    """What `from_pretrained` and SGLang are given for `target.model`.
-
-    A directory (absolute, or relative to `base`, the run directory, or to the working directory)
-    becomes an absolute path; `builtin:` names become ours; anything else is a hub id, as it is.
-    Refused: a path that is no directory, or an unknown builtin.
-    """
-    if model.startswith("builtin:"):
-        if model not in BUILTIN:
-            raise Refused(f"target.model: there is no {model!r}; known: {', '.join(BUILTIN)}.")
-        return str(BUILTIN[model])
-    path = Path(model).expanduser()
-    tries = [path] if path.is_absolute() else [b / path for b in (base, Path.cwd()) if b]
-    for candidate in tries:
-        if candidate.is_dir():
-            return str(candidate.resolve())
-    if path.is_absolute() or model.startswith((".", "~")):
-        raise Refused(
-            f"target.model: there is no directory {tries[0]}. Correct the path in run.toml, or "
-            "give a hub id such as Qwen/Qwen3-8B."
-        )
-    return model
+def resolve_model(config: RunConfig, run: RunDir) -> str:
+    """What `from_pretrained` is given for `target.model`. Refused when it is not there."""
+    try:
+        return model_location(config.target.model, run.root)
+    except NoSuchModel as error:
+        raise Refused(str(error)) from error
 
 
 def load_tokenizer(config: RunConfig, run: RunDir) -> PreTrainedTokenizerBase:
@@ -60,7 +42,7 @@ def load_tokenizer(config: RunConfig, run: RunDir) -> PreTrainedTokenizerBase:
     from transformers import AutoTokenizer
 
     target = config.target
-    place = resolve_model(target.model, run.root)
+    place = resolve_model(config, run)
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             place, trust_remote_code=target.trust_remote_code
@@ -113,7 +95,7 @@ def eos_ids(
     tokenizer = tokenizer or load_tokenizer(config, run)
     found = set(_ids(tokenizer.eos_token_id))
     bodies = [_config_json(config, run, missing_ok=True)]
-    place = Path(resolve_model(config.target.model, run.root))
+    place = Path(resolve_model(config, run))
     if place.is_dir():
         bodies.append(_read(place / "generation_config.json"))
     else:
@@ -147,7 +129,7 @@ def _context_of(body: dict[str, Any]) -> int | None:
 
 
 def _config_json(config: RunConfig, run: RunDir, *, missing_ok: bool = False) -> dict[str, Any]:
-    place = Path(resolve_model(config.target.model, run.root))
+    place = Path(resolve_model(config, run))
     if place.is_dir():
         return _read(place / "config.json")
     from transformers import AutoConfig

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from eagle_tui import proc
+from eagle_tui.client import SocketClient, ensure_supervisor
 from eagle_tui.protocol import Status
 from eagle_tui.rundir.paths import RunDir
 
@@ -70,8 +72,14 @@ class Run:
         self.eagle("down", str(self.root), "--yes", check=False)
 
     def status(self) -> Status:
-        done = self.eagle("status", str(self.root), "--json")
-        return Status.from_json(json.loads(done.stdout))
+        """As `eagle-tui status` gets it: a supervisor that was killed is started again."""
+
+        async def look() -> Status:
+            async with SocketClient(self.dir, origin="test") as client:
+                return await client.status()
+
+        ensure_supervisor(self.dir)
+        return asyncio.run(look())
 
     def phase(self, name: str) -> str:
         return next(p.state for p in self.status().phases if p.name == name)

@@ -16,6 +16,9 @@ from pydantic import (
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 """Names become file names, so: lower-case letters, digits, `.`, `_`, `-`; at most 63 characters."""
 
+RESERVED_ENDINGS = (".rejected", ".dead", ".partial", ".meta")
+"""A dataset `a.dead` would share a file with the dead letters of dataset `a`."""
+
 PHASES: tuple[str, ...] = ("prepare", "generate", "merge", "extract", "train", "bench")
 PhaseName = Literal["prepare", "generate", "merge", "extract", "train", "bench"]
 FlagValue = bool | int | float | str | list[int] | list[str]
@@ -232,6 +235,15 @@ class RunConfig(Section):
     merge: MergeSection = MergeSection()
     supervisor: SupervisorSection = SupervisorSection()
     ui: UiSection = UiSection()
+
+    @field_validator("dataset")
+    @classmethod
+    def _free_file_names(cls, datasets: list[DatasetSection]) -> list[DatasetSection]:
+        for dataset in datasets:
+            for ending in RESERVED_ENDINGS:
+                if dataset.name.endswith(ending):
+                    raise ValueError(f"{dataset.name!r}: {ending!r} is an ending of our own files")
+        return datasets
 
     @model_validator(mode="after")
     def _unique_names(self) -> Self:

@@ -5,21 +5,35 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-BUILTIN = "builtin:tiny"
+BUILTIN = "builtin:"
+MODELS = {"builtin:tiny": Path("tiny") / "model"}
+"""Models that come with us, by their place in the pipeline."""
 
 
-def builtin_model() -> Path:
-    """Directory of the small target that is shipped with the pipeline (torch is not imported)."""
-    spec = importlib.util.find_spec("eagle_tui.pipeline")
-    assert spec is not None and spec.submodule_search_locations
-    return Path(next(iter(spec.submodule_search_locations))) / "tiny" / "model"
+class NoSuchModel(ValueError):
+    """`target.model` names something that is not there; the message says what to do."""
 
 
 def model_location(model: str, root: Path) -> str:
-    """What a loader is given for `target.model`: a directory (relative ones count from the run
-    directory) or, when there is no such directory, the hub id as it stands."""
-    if model == BUILTIN:
-        return str(builtin_model())
+    """What `from_pretrained` and SGLang are given for `target.model`.
+
+    A directory (absolute, or relative to the run directory `root`) becomes an absolute path;
+    `builtin:` names become ours (torch is not imported); anything else is a hub id, as it is.
+    NoSuchModel for a path that is no directory, or an unknown builtin.
+    """
+    if model.startswith(BUILTIN):
+        if model not in MODELS:
+            raise NoSuchModel(f"target.model: there is no {model!r}; known: {', '.join(MODELS)}")
+        spec = importlib.util.find_spec("eagle_tui.pipeline")
+        assert spec is not None and spec.submodule_search_locations
+        return str(Path(next(iter(spec.submodule_search_locations))) / MODELS[model])
     path = Path(model).expanduser()
-    path = path if path.is_absolute() else root / path
-    return str(path) if path.is_dir() else model
+    absolute = path if path.is_absolute() else root / path
+    if absolute.is_dir():
+        return str(absolute.resolve())
+    if path.is_absolute() or model.startswith((".", "~")):
+        raise NoSuchModel(
+            f"target.model: there is no directory {absolute}. Correct the path, or give "
+            "a hub id such as Qwen/Qwen3-8B"
+        )
+    return model

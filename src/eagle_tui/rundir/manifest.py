@@ -63,6 +63,9 @@ def source_path(run: RunDir, dataset: DatasetSection) -> Path | None:
 def inputs_of(config: RunConfig, run: RunDir, phase: str) -> dict[str, str]:
     """Fingerprints of all that `phase` would be made from now."""
     target = config.target.model_dump(mode="json")
+    if config.target.chat_template:
+        template = run.root / Path(config.target.chat_template).expanduser()
+        target["chat_template"] = [str(template), file_fingerprint(template)]
     if phase == "prepare":
         found = {
             "target": fingerprint(target),

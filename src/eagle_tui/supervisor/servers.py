@@ -14,7 +14,7 @@ import httpx
 
 from eagle_tui.clock import Clock
 from eagle_tui.config.model import FlagValue, RunConfig, ServerSection
-from eagle_tui.config.target import model_location
+from eagle_tui.config.target import NoSuchModel, model_location
 from eagle_tui.protocol import ServerState, ServerStatus, Severity
 from eagle_tui.rundir.desired import Endpoint
 from eagle_tui.rundir.paths import RunDir
@@ -239,13 +239,13 @@ class ManagedServer:
         env = {"PYTHONUNBUFFERED": "1", **section.env}
         if section.gpus:
             env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, section.gpus))
-        argv = command_line(self._config, section, self._c.run.root, port)
         try:
+            argv = command_line(self._config, section, self._c.run.root, port)
             self._handle = launch.spawn(
                 argv, token=token, log=self._log(), cwd=self._c.run.root, env=env
             )
-        except OSError as error:
-            reason = f"{argv[0]} cannot be started: {error.strerror}"
+        except (OSError, NoSuchModel) as error:
+            reason = f"cannot be started: {error}"
             self._c.store.ended(token, self._c.clock.wall(), outcome="failed", reason=reason)
             self._died(reason)
             return

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from eagle_tui.config import load_config
+from eagle_tui.config.target import NoSuchModel, model_location
 from eagle_tui.pipeline import targets
 from eagle_tui.pipeline.reasoning import make_splitter
 from eagle_tui.pipeline.template import Renderer
 from eagle_tui.pipeline.worker import Refused
-
-from eagle_tui.config import load_config
 from eagle_tui.rundir.paths import RunDir
 
 ONE = {"a": 'source = "a.jsonl"'}
@@ -22,17 +23,22 @@ def load(root: Path) -> tuple[Any, RunDir]:
     return load_config(root / "run.toml"), RunDir.at(root)
 
 
-def test_resolve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resolve(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
-    assert targets.resolve_model("m", tmp_path) == str(tmp_path / "m")
-    assert targets.resolve_model("org/name", tmp_path) == "org/name"
-    monkeypatch.chdir(tmp_path)
-    assert targets.resolve_model("m") == str(tmp_path / "m")
-    assert targets.resolve_model("builtin:tiny").endswith("tiny/model")
+    assert model_location("m", tmp_path) == str((tmp_path / "m").resolve())
+    assert model_location("org/name", tmp_path) == "org/name"
+    assert model_location("builtin:tiny", tmp_path).endswith("tiny/model")
+    with pytest.raises(NoSuchModel, match="there is no directory"):
+        model_location("./gone", tmp_path)
+    with pytest.raises(NoSuchModel, match="builtin:tiny"):
+        model_location("builtin:huge", tmp_path)
+
+
+def test_a_target_that_is_not_there_is_refused(run_dir: Any) -> None:
+    config, run = load(run_dir(ONE))
+    gone = config.target.model_copy(update={"model": "./gone"})
     with pytest.raises(Refused, match="there is no directory"):
-        targets.resolve_model("./gone", tmp_path)
-    with pytest.raises(Refused, match="builtin:tiny"):
-        targets.resolve_model("builtin:huge")
+        targets.load_tokenizer(config.model_copy(update={"target": gone}), run)
 
 
 def test_tokenizer_and_template_override(run_dir: Any) -> None:
