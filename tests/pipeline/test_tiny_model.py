@@ -6,12 +6,13 @@ import re
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
+
 from eagle_tui.pipeline.tiny import FAMILIES, MODEL_DIR
 from eagle_tui.pipeline.tiny.card import HASHED_FILES
 from eagle_tui.pipeline.tiny.corpus import load_tokenizer
 from eagle_tui.pipeline.tiny.evaluate import Output, fresh, score, solve
 from eagle_tui.pipeline.tiny.train_target import MAX_FILE_BYTES, architecture
-from transformers import AutoModelForCausalLM
 
 PER_FAMILY = 8
 LONGEST = 500  # characters of a thought; longer ones cost more time than they tell

@@ -7,6 +7,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 
 import pytest
+
 from eagle_tui.pipeline.tiny import FAMILIES
 from eagle_tui.pipeline.tiny.tasks import (
     FORMATS,
@@ -26,6 +27,10 @@ def sample(
     family: str, seed: int = 11, split: str = "train", count: int = SAMPLE
 ) -> list[Instance]:
     return list(islice(generate(family, seed, split), count))
+
+
+def demo(family: str, count: int) -> list[Instance]:
+    return list(islice(generate(family, 3, "demo"), count))
 
 
 def rows(path: Path) -> list[dict]:
@@ -165,11 +170,16 @@ def test_sharegpt_rows_carry_roles_and_tools_as_such_sets_do(tmp_path: Path) -> 
     assert all(row["conversations"][-1]["from"] != "gpt" for row in found)
 
 
-def test_alpaca_rows_split_the_task_from_its_input(tmp_path: Path) -> None:
+def test_alpaca_rows_put_a_final_question_into_the_input(tmp_path: Path) -> None:
     path = tmp_path / "set.jsonl"
-    write_dataset(path, "sort", 20, 3, "alpaca")
-    for row in rows(path):
-        assert row["instruction"] and row["input"] and row["output"] == ""
+    write_dataset(path, "arith", 40, 3, "alpaca")
+    found = rows(path)
+    prompts = [i.messages[-1].content for i in demo("arith", 40)]
+    assert [" ".join(filter(None, (r["instruction"], r["input"]))) for r in found] == prompts
+    assert all(row["output"] == "" and row["instruction"] for row in found)
+    inputs = [row["input"] for row in found]
+    assert sum(text.endswith("?") for text in inputs) > 15
+    assert inputs.count("") > 3
 
 
 def test_full_rows_hold_the_thought_apart_or_in_its_tags(tmp_path: Path) -> None:

@@ -4,13 +4,14 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import AutoTokenizer
+
 from eagle_tui.pipeline.tiny import FAMILIES, MODEL_DIR
 from eagle_tui.pipeline.tiny import tokenizer as builder
 from eagle_tui.pipeline.tiny.corpus import encode, render_prompt
 from eagle_tui.pipeline.tiny.tasks import generate
-from hypothesis import given
-from hypothesis import strategies as st
-from transformers import AutoTokenizer
 
 OPENER = "<|im_start|>assistant\n<think>\n"
 TOKENIZER = AutoTokenizer.from_pretrained(str(MODEL_DIR))

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+
 from eagle_tui.pipeline.tiny import MODEL_DIR
 from eagle_tui.pipeline.tiny.corpus import Documents, encode, load_tokenizer
 from eagle_tui.pipeline.tiny.pool import ROW_LENGTHS, DocumentPool

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -105,8 +106,8 @@ def _messages(instance: Instance, answers: bool) -> dict[str, Any]:
 
 
 def _alpaca(instance: Instance, answers: bool) -> dict[str, Any]:
-    instruction, colon, rest = instance.messages[-1].content.partition(": ")
-    row = {"instruction": instruction + colon.strip(), "input": rest, "output": ""}
+    instruction, *question = _FINAL_QUESTION.split(instance.messages[-1].content)
+    row = {"instruction": instruction, "input": "".join(question), "output": ""}
     if answers:
         row["output"] = f"<think>\n{instance.output()}"
     system = [m.content for m in instance.messages if m.role == "system"]
@@ -126,6 +127,9 @@ _WRITERS: Final[dict[str, Callable[[Instance, bool], dict[str, Any]]]] = {
     "alpaca": _alpaca,
     "prompt": _prompt,
 }
+# Where Alpaca rows are cut: readers put a blank line between instruction and input, and the shipped
+# model takes one before a final question, but not between a task and its list.
+_FINAL_QUESTION: Final = re.compile(r"(?<=\.) (?=[A-Z][^.?]*\?$)")
 _PATIENCE: Final = 1000  # instances in a row that do not fit before the format is given up
 
 FORMATS: Final[tuple[str, ...]] = tuple(_WRITERS)
