@@ -13,6 +13,9 @@ from datetime import datetime, tzinfo
 NONE = "–"
 """What stands where nothing is known."""
 
+_LARGEST = float(2**63)
+"""Beyond this a figure is a fault of whoever sent it."""
+
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 
 _SUFFIXES = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
@@ -33,8 +36,13 @@ _WEEKDAY_WITHIN = 6 * DAY
 
 
 def known(value: float | None) -> bool:
-    """Whether `value` is a number that may be shown: finite and not negative."""
-    return value is not None and math.isfinite(value) and value >= 0
+    """Whether `value` is a number that may be shown: finite, not negative, not absurdly large."""
+    return value is not None and math.isfinite(value) and 0 <= value <= _LARGEST
+
+
+def _number(value: float | None) -> float | None:
+    """`value` where it is `known`, with a negative zero made plain; else None."""
+    return value + 0.0 if value is not None and known(value) else None
 
 
 def _three_digits(value: float) -> str:
@@ -48,54 +56,60 @@ def _three_digits(value: float) -> str:
 
 def exact(value: float | None) -> str:
     """Every digit, grouped: `88,088`."""
-    return f"{value:,.0f}" if value is not None and known(value) else NONE
+    number = _number(value)
+    return NONE if number is None else f"{number:,.0f}"
 
 
 def count(value: float | None) -> str:
     """A count in at most five characters: `999`, `1.23k`, `12.3k`, `10.0M`."""
-    if value is None or not known(value):
+    number = _number(value)
+    if number is None:
         return NONE
     for suffix, unit in _SUFFIXES:
-        if value >= unit * 0.9995:
-            return _three_digits(value / unit) + suffix
-    return f"{value:.0f}"
+        if number >= unit * 0.9995:
+            return _three_digits(number / unit) + suffix
+    return f"{number:.0f}"
 
 
 def size(value: float | None) -> str:
     """Bytes in binary units, as nvidia-smi and df -h count them: `88.1 GiB`."""
-    if value is None or not known(value):
+    number = _number(value)
+    if number is None:
         return NONE
     step = 0
-    while value >= 999.5 and step < len(_BINARY) - 1:
-        value /= 1024
+    while number >= 999.5 and step < len(_BINARY) - 1:
+        number /= 1024
         step += 1
-    return f"{value:.0f} B" if step == 0 else f"{_three_digits(value)} {_BINARY[step]}"
+    return f"{number:.0f} B" if step == 0 else f"{_three_digits(number)} {_BINARY[step]}"
 
 
 def gib(value: float | None) -> str:
     """Bytes as GiB, one decimal and no unit, for columns: `88.1`."""
-    return f"{value / 2**30:.1f}" if value is not None and known(value) else NONE
+    return decimal(None if value is None else value / 2**30, 1)
 
 
 def rate(value: float | None) -> str:
     """A rate in at most five characters: `0.42`, `26.0`, `860`, `1.35k`."""
-    if value is None or not known(value):
+    number = _number(value)
+    if number is None:
         return NONE
-    return _three_digits(value) if value < 999.5 else count(value)
+    return _three_digits(number) if number < 999.5 else count(number)
 
 
 def decimal(value: float | None, digits: int = 2) -> str:
     """A plain decimal number."""
-    return f"{value:.{digits}f}" if value is not None and known(value) else NONE
+    number = _number(value)
+    return NONE if number is None else f"{number:.{digits}f}"
 
 
 def percent(share: float | None) -> str:
     """A share 0..1 as a whole per cent, rounded down: never 100 % before it is all done."""
-    if share is None or not known(share):
+    number = _number(share)
+    if number is None:
         return NONE
-    if 0 < share < 0.01:
+    if 0 < number < 0.01:
         return "<1%"
-    return f"{math.floor(share * 100 + 1e-9)}%"
+    return f"{math.floor(number * 100 + 1e-9)}%"
 
 
 def share(part: float | None, whole: float | None) -> float | None:
@@ -162,7 +176,7 @@ def eta(seconds: tuple[float, float, float] | None) -> str:
     if seconds is None or not all(known(value) for value in seconds):
         return NONE
     low, _, high = seconds
-    low, high = min(low, high), max(low, high)
+    low, high = min(low, high) + 0.0, max(low, high) + 0.0
     unit, name, digits = next(
         (unit, name, digits) for limit, unit, name, digits in _ETA_UNITS if high < limit
     )

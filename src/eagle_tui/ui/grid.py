@@ -52,6 +52,7 @@ class Grid(Horizontal):
 
     def __init__(self, columns: Sequence[Column], *, id: str | None = None) -> None:
         self._canvases = {column.key: ColumnCanvas(column) for column in columns}
+        self._widths: dict[str, int] = {}
         super().__init__(*self._canvases.values(), id=id)
 
     @property
@@ -61,6 +62,9 @@ class Grid(Horizontal):
 
     def show_columns(self, widths: dict[str, int]) -> None:
         """Show the columns named, each in its width (plus gap), and hide the others."""
+        if widths == self._widths:
+            return
+        self._widths = dict(widths)
         for key, canvas in self._canvases.items():
             canvas.display = key in widths
             if key in widths:

@@ -27,6 +27,7 @@ from eagle_tui.ui.widgets.fields import (
     ChoiceField,
     Field,
     FieldError,
+    Left,
     Submitted,
     SwitchField,
     TextField,
@@ -132,6 +133,7 @@ class ActionDialog(ModalScreen[None]):
     def _submitted(self) -> None:
         self.action_confirm()
 
+    @on(Left)
     def action_cancel(self) -> None:
         self.dismiss(None)
 
@@ -139,6 +141,8 @@ class ActionDialog(ModalScreen[None]):
         """Send what was previewed; without a preview of exactly this, ask for it first."""
         if self._confirming:
             return
+        if self._timer is not None:
+            self._timer.stop()
         args = self._arguments()
         if args is None:
             return

@@ -109,7 +109,6 @@ class MainScreen(Screen[None]):
             self._history_wanted = True
             return
         self.phases.show(frame)
-        self.gpus.border_title = "GPUs" if frame.status.gpus else "host"
         self.gpus.show(frame)
         self.throughput.show(frame)
         self.datasets.show(frame)
@@ -202,10 +201,12 @@ class MainScreen(Screen[None]):
         pane.scroll_rows(pages * max(pane.size.height - 2, 1))
 
     def _do_next_sample(self) -> None:
-        self.samples.step(1)
+        if not self.samples.step(1):
+            self.notify("This is the last of the samples fetched.", timeout=2, markup=False)
 
     def _do_previous_sample(self) -> None:
-        self.samples.step(-1)
+        if not self.samples.step(-1):
+            self.notify("This is the first sample; there is no newer one.", timeout=2, markup=False)
 
     def _do_sample_kind(self) -> None:
         pane = self.samples

@@ -76,19 +76,18 @@ class PageScreen(Screen[None]):
     ]
     AUTO_FOCUS = None
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.page = Page()
+        self.page.follow = self.FOLLOW
+
     def compose(self) -> ComposeResult:
         yield TitleLine(self.TITLE_TEXT, "↑ ↓ PgUp PgDn scroll   q back")
-        page = Page()
-        page.follow = self.FOLLOW
-        yield page
+        yield self.page
 
     def lines(self, width: int) -> Sequence[Line]:
         """All lines of the page for this width."""
         raise NotImplementedError
-
-    @property
-    def page(self) -> Page:
-        return self.query_one(Page)
 
     def action_leave_page(self) -> None:
         self.dismiss(None)

@@ -22,6 +22,14 @@ class Changed(Message):
     """A field's value changed: the preview is out of date."""
 
 
+class Submitted(Message):
+    """Enter or y was pressed in a text field."""
+
+
+class Left(Message):
+    """q was pressed in a text field."""
+
+
 class FieldError(ValueError):
     """What was typed cannot be meant; `str()` says what to write instead."""
 
@@ -113,10 +121,12 @@ class TextInput(Input):
         self._free_text = free_text
         self.cursor_blink = False
 
-    def check_consume_key(self, key: str, character: str | None) -> bool:
-        if not self._free_text and key in ("y", "q"):
-            return False
-        return super().check_consume_key(key, character)
+    def on_key(self, event: events.Key) -> None:
+        """Runs before the base class's handler, which would insert the letter."""
+        if not self._free_text and event.key in ("y", "q"):
+            event.stop()
+            event.prevent_default()
+            self.post_message(Submitted() if event.key == "y" else Left())
 
 
 class TextField(Horizontal):
@@ -158,10 +168,6 @@ class TextField(Horizontal):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         self.post_message(Submitted())
-
-
-class Submitted(Message):
-    """Enter was pressed in a text field."""
 
 
 class FieldLabel(Canvas):

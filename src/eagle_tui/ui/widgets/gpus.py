@@ -23,14 +23,16 @@ DISK_TIGHT = 50 * 2**30
 
 _COLUMNS = (
     Column("name", "GPU", 8),
-    Column("bar", "", 16),
+    Column("bar", "", 12),
     Column("util", "util", 5, right=True),
     Column("mem", "memory GiB", 12, right=True),
     Column("power", "power", 5, right=True),
     Column("temp", "temp", 4, right=True),
-    Column("note", "", 16),
+    Column("note", "", 18),
 )
-_PRIORITY = ("name", "util", "mem", "power", "temp", "bar", "note")
+_PRIORITY = ("name", "util", "mem", "power", "temp", "note", "bar")
+_BAR_MOST = 20
+"""A longer bar says no more and costs its bytes each second."""
 
 
 class HostLine(Canvas):
@@ -123,13 +125,19 @@ class GpuPanel(Vertical):
     def __init__(self, *, id: str | None = None) -> None:
         self._line, self._grid = HostLine(), Grid(_COLUMNS)
         self.frame: Frame | None = None
+        self._shape: tuple[bool, bool] | None = None
+        """Whether rows are shown, and whether there are GPUs."""
         super().__init__(self._line, self._grid, id=id)
 
     def show(self, frame: Frame) -> None:
         self.frame = frame
         line, grid = self._line, self._grid
         rows = bool(frame.status.gpus) and self.size.height > 1
-        line.display, grid.display = not rows, rows
+        shape = (rows, bool(frame.status.gpus))
+        if shape != self._shape:  # setting a title or a display repaints even when it is the same
+            self._shape = shape
+            line.display, grid.display = not rows, rows
+            self.border_title = "GPUs" if shape[1] else "host"
         if rows:
             self._fill(grid, frame.status.gpus)
         else:
@@ -145,10 +153,12 @@ class GpuPanel(Vertical):
         least = {"name": min(max(longest, 4) + 1, 20)}
         widths = choose_columns(_COLUMNS, _PRIORITY, self.size.width, least)
         spare = self.size.width - sum(widths.values()) - len(widths)
+        if "bar" in widths:
+            wider = min(spare, _BAR_MOST - widths["bar"])
+            widths["bar"] += wider
+            spare -= wider
         if "note" in widths:
             widths["note"] += spare
-        elif "bar" in widths:
-            widths["bar"] += spare
         grid.show_columns(widths)
         look = self._line.palette
         cells: dict[str, list[Line]] = {
@@ -191,8 +201,9 @@ class GpuPanel(Vertical):
         memory_style = plain if used is None or used < MEMORY_TIGHT else look.warn
         if used is not None and used >= MEMORY_FULL:
             memory_style = look.error
+        name_style = note_style if note and "note" not in widths else plain
         row: dict[str, Line] = {
-            "name": cell("name", f" {gpu.index} {_short(gpu.name)}", plain),
+            "name": cell("name", f" {gpu.index} {_short(gpu.name)}", name_style),
             "bar": Pen().add(filled, look.ok).add(track, look.track).segments,
             "util": cell("util", fmt.percent(gpu.util), look.strong if alive else plain),
             "mem": cell("mem", memory, memory_style),

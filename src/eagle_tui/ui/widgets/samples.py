@@ -122,14 +122,21 @@ class SamplePane(Canvas):
                 self._samples = samples
         self.redraw()
 
-    def step(self, by: int) -> None:
-        """Show the next older (+1) or newer (-1) sample; before the first the waiting ones are."""
+    def step(self, by: int) -> bool:
+        """Show the next older (+1) or newer (-1) sample; before the first the waiting ones are.
+
+        False when there is none: the first or the last of those fetched is shown already.
+        """
+        before = (self._index, self.newer)
         if by < 0 and self._index == 0:
             self._samples = self._waiting
         else:
             self._index = min(max(self._index + by, 0), max(len(self._samples) - 1, 0))
-        self._top = 0
-        self.redraw()
+        moved = (self._index, self.newer) != before
+        if moved:
+            self._top = 0
+            self.redraw()
+        return moved
 
     def fold(self) -> None:
         """Fold or unfold the reasoning."""

@@ -133,6 +133,7 @@ class ThroughputPanel(Vertical):
     def __init__(self, *, id: str | None = None) -> None:
         self._values = {figure[0]: Figure(*figure) for figure in _FIGURES}
         self._lines, self._chart = ServerLines(), Chart()
+        self._server_rows: int | None = None
         figures = Horizontal(*self._values.values(), id="figures")
         super().__init__(figures, self._lines, self._chart, id=id)
 
@@ -149,9 +150,11 @@ class ThroughputPanel(Vertical):
             chart.series.add(frame.status.at, rate)
         self._figures(servers, rate)
         rows = server_rows(servers)
-        lines.display = rows > 0
         lines.servers = servers
-        lines.styles.height = rows
+        if rows != self._server_rows:
+            self._server_rows = rows
+            lines.display = rows > 0
+            lines.styles.height = rows
         lines.redraw()
         chart.redraw()
 
