@@ -124,6 +124,19 @@ def test_samples_backward(tmp_path: Path) -> None:
         samples.read([path], "best", 1)
 
 
+def test_a_native_row_is_a_sample_too(tmp_path: Path) -> None:
+    path = tmp_path / "n.jsonl"
+    turns = [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": "a", "reasoning_content": "r"},
+    ]
+    native = {"id": "i", "dataset": "n", "token_ids": [1, 2, 3], "prompt_tokens": 2}
+    path.write_text(json.dumps({**native, "conversation": turns}) + "\n")
+    (sample,) = samples.read([path], "newest", 5)
+    assert (sample.prompt, sample.reasoning, sample.content) == ("q", "r", "a")
+    assert (sample.state, sample.completion_tokens) == ("complete", 1)
+
+
 @given(lines=st.lists(st.binary(max_size=40), max_size=20), torn=st.binary(max_size=90))
 def test_lines_backward_are_the_lines_reversed(
     tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], torn: bytes

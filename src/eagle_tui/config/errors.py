@@ -59,7 +59,7 @@ def _place(model: type[BaseModel], loc: Loc) -> _Place:
     return _Place(here, str(loc[-1]) if loc else "")
 
 
-def _bounds(model: type[BaseModel] | None, field: str) -> str:
+def bounds(model: type[BaseModel] | None, field: str) -> str:
     """The allowed range of a field, in words; empty when it has none."""
     info = model.model_fields.get(field) if model else None
     if info is None:
@@ -77,17 +77,18 @@ def _bounds(model: type[BaseModel] | None, field: str) -> str:
     return " and ".join(parts)
 
 
-def _type_name(annotation: Any) -> str:
+def type_name(annotation: Any) -> str:
+    """A type in words: `a whole number`, `one of 'a', 'b'`, `a list of strings`."""
     origin = typing.get_origin(annotation)
     if origin in (typing.Union, types.UnionType):
         args = [a for a in typing.get_args(annotation) if a is not type(None)]
-        return " or ".join(_type_name(a) for a in args)
+        return " or ".join(type_name(a) for a in args)
     if origin is typing.Literal:
         return "one of " + ", ".join(repr(a) for a in typing.get_args(annotation))
     if origin is typing.Annotated:
-        return _type_name(typing.get_args(annotation)[0])
+        return type_name(typing.get_args(annotation)[0])
     if origin is list:
-        return f"a list of {_type_name(typing.get_args(annotation)[0])}"
+        return f"a list of {type_name(typing.get_args(annotation)[0])}"
     if origin is dict:
         return "a table"
     names = {
@@ -119,8 +120,8 @@ def _sentence(model: type[BaseModel], error: Any) -> str:
         message = str(error["msg"]).removeprefix("Value error, ")
         return f"{dotted(loc) or 'run.toml'}: {message}"
     info = place.model.model_fields.get(place.field) if place.model else None
-    expected = _type_name(info.annotation) if info else ""
-    if bounds := _bounds(place.model, place.field):
+    expected = type_name(info.annotation) if info else ""
+    if bounds := bounds(place.model, place.field):
         expected = f"{expected}, {bounds}" if expected else bounds
     if not expected:
         expected = str(error["msg"])

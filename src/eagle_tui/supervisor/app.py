@@ -71,11 +71,15 @@ def make_app(supervisor: Supervisor) -> Starlette:
         return JSONResponse(supervisor.status.to_json())
 
     async def get_samples(request: Request) -> Response:
-        names = [d.name for d in supervisor.config.dataset if d.kind == "prompts"]
+        run = supervisor.run
+        files = {
+            d.name: run.prompts(d.name) if d.kind == "native" else run.responses(d.name)
+            for d in supervisor.config.dataset
+        }
         name = request.query_params.get("dataset")
-        if name is not None and name not in names:
-            raise BadRequest(f"no generated dataset is named {name[:60]!r}")
-        paths = [supervisor.run.responses(n) for n in ([name] if name else names)]
+        if name is not None and name not in files:
+            raise BadRequest(f"no dataset is named {name[:60]!r}")
+        paths = [files[name]] if name else list(files.values())
         kind = request.query_params.get("kind", "newest")
         limit = _integer(request, "limit", 20, MOST_SAMPLES)
         found = await asyncio.to_thread(samples.read, paths, kind, limit)

@@ -53,6 +53,8 @@ def _text(value: Any) -> str:
 def to_sample(row: dict[str, Any]) -> Sample:
     """A stored row as the screen sees it."""
     turns = row.get("conversation") or []
+    if "token_ids" in row:
+        row = {**row, **_native(row, turns[-1] if turns else {})}
     users = [t for t in turns if t.get("role") in ("user", "tool")]
     usage = row.get("usage") or {}
     return Sample(
@@ -69,6 +71,21 @@ def to_sample(row: dict[str, Any]) -> Sample:
         endpoint=str(row.get("endpoint") or ""),
         at=float(row.get("at") or 0.0),
     )
+
+
+def _native(row: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a response, for a row that came with its answer."""
+    prompt = int(row.get("prompt_tokens") or 0)
+    return {
+        "reasoning": answer.get("reasoning_content"),
+        "content": answer.get("content"),
+        "state": "complete",
+        "endpoint": "native",
+        "usage": {
+            "prompt_tokens": prompt,
+            "completion_tokens": len(row["token_ids"]) - prompt,
+        },
+    }
 
 
 def read(paths: list[Path], kind: str, limit: int) -> list[Sample]:

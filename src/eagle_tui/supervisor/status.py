@@ -105,7 +105,8 @@ def _row(
         kind=section.kind,
         state=state,
         prompts=data.prompts or None,
-        complete=data.states["complete"],
+        # What came with its responses is complete as soon as it is prepared.
+        complete=data.prompts if section.kind == "native" else data.states["complete"],
         truncated=data.states["truncated"],
         no_answer=data.states["no_answer"],
         loop=data.states["loop"],

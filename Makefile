@@ -1,0 +1,43 @@
+# The two commands of the README are `make demo` and `make test`; both do all set-up by themselves.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+ARGS ?=
+
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test lint types docs pytest test-sglang bench clean
+
+demo: $(READY)
+	@if [ -t 1 ]; then $(BIN)/eagle-tui demo $(ARGS); else $(BIN)/eagle-tui demo --headless $(ARGS); fi
+
+test: lint types pytest
+
+$(READY): pyproject.toml setup.py constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[pipeline,dev]'
+	@touch $@
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+pytest: $(READY)
+	$(BIN)/python -m pytest $(ARGS)
+
+# Real SGLang on this machine's CPU: installed into a cache of its own at the first time.
+SGLANG_VERSION ?= 0.5.23
+test-sglang: $(READY)
+	tools/sglang-cpu/install.sh --version $(SGLANG_VERSION)
+	EAGLE_TUI_SGLANG_VERSION=$(SGLANG_VERSION) $(BIN)/python -m pytest -m sglang $(ARGS)
+
+# Pages that are made from the code.
+docs: $(READY)
+	$(BIN)/python tools/make_docs.py
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

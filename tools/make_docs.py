@@ -1,0 +1,138 @@
+"""Makes the pages of docs/ that come from the code: config.md and keys.md.
+
+    python tools/make_docs.py            write them
+    python tools/make_docs.py --check    exit 1 when one is not up to date
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from eagle_tui.actions import ACTIONS, Action
+from eagle_tui.config.errors import bounds, type_name
+from eagle_tui.config.model import RunConfig
+
+DOCS = Path(__file__).parent.parent / "docs"
+MADE = "<!-- Made by `make docs`; change the docstrings in the code instead. -->"
+KEY_NAMES = {
+    "question_mark": "?",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+}
+
+
+def _default(field: Any) -> str:
+    if field.is_required():
+        return "**required**"
+    value = field.get_default(call_default_factory=True)
+    if value is PydanticUndefined or value is None:
+        return "unset"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, str):
+        return f'`"{value}"`'
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return f"`{value:.1f}`"
+    return f"`{value}`".replace("'", '"')
+
+
+def _section(name: str, model: type[BaseModel], many: bool) -> list[str]:
+    head = f"[[{name}]]" if many else f"[{name}]"
+    lines = [f"## `{head}`", "", (model.__doc__ or "").strip(), ""]
+    lines += ["| key | value | default | meaning |", "|---|---|---|---|"]
+    for key, field in model.model_fields.items():
+        words = [type_name(field.annotation), bounds(model, key)]
+        kind = ", ".join(w for w in words if w).replace("|", "\\|")
+        meaning = " ".join((field.description or "").split()).replace("|", "\\|")
+        lines.append(f"| `{key}` | {kind} | {_default(field)} | {meaning} |")
+    return [*lines, ""]
+
+
+def config_page() -> str:
+    """docs/config.md."""
+    lines = [
+        "# run.toml",
+        "",
+        MADE,
+        "",
+        "What the operator asks for. Strict: an unknown key is an error that names the nearest known"
+        " one, and all problems are told at once (`eagle-tui check RUN`). `eagle-tui init` writes a"
+        " first file; `--set KEY=VALUE` changes it, for example `--set generate.concurrency=64` or"
+        " `--set 'dataset[b1-glaive].cap_tokens=5_000_000'`.",
+        "",
+    ]
+    for name, field in RunConfig.model_fields.items():
+        annotation = field.annotation
+        many = getattr(annotation, "__origin__", None) is list
+        model = annotation.__args__[0] if many else annotation  # type: ignore[union-attr]
+        assert isinstance(model, type) and issubclass(model, BaseModel)
+        lines += _section(name, model, many)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _usage(action: Action) -> str:
+    if action.verb is None:
+        return ""
+    words = ["eagle-tui", action.verb, "RUN"]
+    for param in action.params:
+        if param.positional:
+            many = "…" if param.type == "datasets" else ""
+            word = param.name.upper() + many
+            words.append(word if param.required else f"[{word}]")
+        elif param.type == "bool":
+            words.append(f"[--{param.name}]")
+        else:
+            value = "|".join(param.choices) or "N"
+            words.append(f"[--{param.name} {value}]")
+    return f"`{' '.join(words)}`".replace("|", "\\|")
+
+
+def keys_page() -> str:
+    """docs/keys.md."""
+    lines = [
+        "# Keys and commands",
+        "",
+        MADE,
+        "",
+        "One registry makes the keys, the footer, the help screen, the palette and the commands:"
+        " what a key can do, a command can do. A command shows how far it is: requested, accepted,"
+        " in effect, or refused with the reason (exit code 3).",
+        "",
+        "| key | what | command |",
+        "|---|---|---|",
+    ]
+    for action in ACTIONS:
+        key = KEY_NAMES.get(action.key or "", action.key or "")
+        lines.append(f"| `{key}` | **{action.label}.** {action.help} | {_usage(action)} |")
+    return "\n".join(lines) + "\n"
+
+
+PAGES = {"config.md": config_page, "keys.md": keys_page}
+
+
+def main() -> int:
+    """Write or check the pages; gives the exit code."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--check", action="store_true")
+    check = parser.parse_args().check
+    old = []
+    for name, make in PAGES.items():
+        path, text = DOCS / name, make()
+        if check:
+            if not path.exists() or path.read_text(encoding="utf-8") != text:
+                old.append(name)
+        else:
+            path.write_text(text, encoding="utf-8")
+    if old:
+        print(f"not up to date: {', '.join(old)}; run `make docs`", file=sys.stderr)
+    return 1 if old else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
