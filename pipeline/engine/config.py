@@ -11,8 +11,9 @@ import torch
 
 from .runner import ModelFacts
 
-#: Share of the free memory that the KV pool may take when --max-total-tokens is not given.
-POOL_SHARE = 0.3
+#: Share of the free memory for the KV pool when --max-total-tokens is not given. Padding and the
+#: growth of the buffers can multiply what is really allocated (`kvpool.PADDING`, `kvcache`).
+POOL_SHARE = 0.1
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Key/value cache whose rows are the running requests.
 
 Rows 0..n-1 are live and lie next to each other, so a decode step attends over one slice of the
-buffer and copies nothing. A request that leaves is replaced by the last row. The buffers grow
-geometrically with the longest row and the number of rows; a step touches only the live rows, up
+buffer and copies nothing. A request that leaves is replaced by the last row. The buffers grow by
+half with the longest row and the number of rows; a step touches only the live rows, up
 to the longest live length rounded up to `BUCKET`, so its cost follows what runs now and not what
 could run.
 """
@@ -127,14 +127,13 @@ class SlotCache(Cache):
         )
 
     def reserve(self, rows: int, length: int) -> None:
-        """Make room for ``rows`` requests of up to ``length`` tokens, by doubling."""
-        new_rows, new_length = self.rows, self.length
-        while new_rows < rows:
-            new_rows *= 2
-        while new_length < length:
-            new_length *= 2
-        if (new_rows, new_length) == (self.rows, self.length):
+        """Make room for ``rows`` requests of up to ``length`` tokens."""
+        if rows <= self.rows and length <= self.length:
             return
+        new_rows = self.rows if rows <= self.rows else max(rows, self.rows * 3 // 2)
+        new_length = self.length
+        if length > self.length:
+            new_length = round_up(max(length, self.length * 3 // 2), BUCKET)
         old_mask, (old_rows, old_length) = self._mask, (self.rows, self.length)
         self.rows, self.length = new_rows, new_length
         self._mask = self._new_mask()

@@ -12,6 +12,9 @@ from typing import Protocol
 
 #: SGLang's defaults: first share, least share, and the number of decode steps between them.
 FIRST_RATIO, LEAST_RATIO, DECAY_STEPS = 0.7, 0.098, 600
+#: Rows are padded to the longest, so rows x longest may be so many times the pool and no more:
+#: otherwise one long request beside many short ones would take memory nobody planned for.
+PADDING = 3
 #: A request is never expected to write more than this many new tokens.
 CLIP_NEW_TOKENS = 4096
 
@@ -48,11 +51,19 @@ class TokenBudget:
         expected = sum(min(r.remaining, CLIP_NEW_TOKENS) * self.ratio for r in running)
         promised = sum(r.length + min(r.remaining, CLIP_NEW_TOKENS) for r in admitted)
         free = self.capacity - self.used(running) - expected - promised
-        return request.length + min(request.remaining, CLIP_NEW_TOKENS) <= free
+        if request.length + min(request.remaining, CLIP_NEW_TOKENS) > free:
+            return False
+        return self._padded([*running, *admitted, request]) <= self.capacity * PADDING
 
     def fits_step(self, running: Sequence[Sized]) -> bool:
         """Whether every running request can write the token of its next step."""
-        return self.used(running) <= self.capacity
+        return (
+            self.used(running) <= self.capacity and self._padded(running) <= self.capacity * PADDING
+        )
+
+    @staticmethod
+    def _padded(rows: Sequence[Sized]) -> int:
+        return len(rows) * max((row.length for row in rows), default=0)
 
     def decoded(self) -> None:
         """A decode step went well."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from eagle_tui.pipeline.engine.config import EngineConfig
 from eagle_tui.pipeline.engine.engine import Engine
 from eagle_tui.pipeline.engine.random_model import write_random_model
@@ -18,9 +19,9 @@ from eagle_tui.pipeline.engine.state import Update
 
 @pytest.fixture(scope="session")
 def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Random Llama, hidden 192, 8 layers, 3.5 M parameters."""
+    """Random Llama, hidden 128, 4 layers, 1 M parameters."""
     return write_random_model(
-        tmp_path_factory.mktemp("model") / "m", hidden=192, layers=8, context=1024
+        tmp_path_factory.mktemp("model") / "m", hidden=128, layers=4, context=1024
     )
 
 

@@ -6,11 +6,12 @@ import itertools
 from pathlib import Path
 
 import pytest
-from eagle_tui.pipeline.engine.detokenizer import REPLACEMENT, Detokenizer
-from eagle_tui.pipeline.engine.random_model import make_tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
+
+from eagle_tui.pipeline.engine.detokenizer import REPLACEMENT, Detokenizer
+from eagle_tui.pipeline.engine.random_model import make_tokenizer
 
 TOKENIZER = make_tokenizer(600)
 

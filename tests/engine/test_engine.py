@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from eagle_tui.pipeline.engine.engine import PauseMode
-from eagle_tui.pipeline.engine.runner import ModelRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from eagle_tui.pipeline.engine.engine import PauseMode
+from eagle_tui.pipeline.engine.runner import ModelRunner
 
 
 def _body(rid: str, tokens: int, **more: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from eagle_tui.pipeline.engine.engine import PauseMode
 from eagle_tui.pipeline.engine.runner import ModelRunner
 
@@ -69,8 +70,8 @@ def test_equal_across_a_retraction_and_a_full_pool(
     start: Callable[..., Any], runner: ModelRunner
 ) -> None:
     """A pool for some three of the requests: they are retracted, recomputed, and still exact."""
-    harness = start(max_total_tokens=420, max_running_requests=16, schedule_conservativeness=0.0)
-    work = [(prompt[:40], 150) for prompt, _ in _work(seed=5, count=8)]
+    harness = start(max_total_tokens=290, max_running_requests=16, schedule_conservativeness=0.0)
+    work = [(prompt[:40], 100) for prompt, _ in _work(seed=5, count=6)]
     for i, (prompt, tokens) in enumerate(work):
         harness.submit(_body(prompt, tokens, f"r{i:03d}"))
     done = harness.finals(len(work))

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+
 from eagle_tui.pipeline.engine.app import build_app
 from eagle_tui.pipeline.engine.config import EngineConfig
 from eagle_tui.pipeline.engine.engine import Engine

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from eagle_tui.pipeline.engine.errors import Refusal, Shape
 from eagle_tui.pipeline.engine.reasoning import ReasoningMarkers, reasoning_tokens
 from eagle_tui.pipeline.engine.requests import (
@@ -15,8 +18,6 @@ from eagle_tui.pipeline.engine.requests import (
     read_call,
 )
 from eagle_tui.pipeline.engine.sampling import SamplingParams, parse_sampling_params
-from hypothesis import given
-from hypothesis import strategies as st
 
 LIMITS = Limits(vocab_size=100, context_len=64, max_total_num_tokens=1000)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from eagle_tui.pipeline.engine import sampler
 from eagle_tui.pipeline.engine.sampler import sample
 from eagle_tui.pipeline.engine.sampling import SamplingParams

@@ -7,6 +7,10 @@ from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+
 from eagle_tui.pipeline.engine.detokenizer import Detokenizer
 from eagle_tui.pipeline.engine.kvpool import TokenBudget
 from eagle_tui.pipeline.engine.requests import Limits, Prompt, check_prompt
@@ -21,9 +25,6 @@ from eagle_tui.pipeline.engine.state import (
     Update,
 )
 from eagle_tui.pipeline.engine.stats import Counters
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 EOS = 99
 
@@ -210,6 +211,20 @@ def test_a_small_pool_retracts_and_finishes_all_the_same() -> None:
     assert finals(news) == {f"r{i}": Finish("length", length=40) for i in range(3)}
     assert scheduler.counters.retractions > 0
     assert all(u.output_ids == tuple(range(5, 45)) for u in news)
+
+
+def test_one_long_row_does_not_pad_many_short_ones_without_limit() -> None:
+    scheduler = make(pool=100, conservativeness=0.0, max_running=32)
+    scheduler.submit(request("long", prompt=60, new=1, pool=100))
+    scheduler.submit(request("long-2", prompt=60, new=20, pool=100))
+    for i in range(20):
+        scheduler.submit(request(f"short-{i}", prompt=1, new=3, pool=100))
+    news: list[Update] = []
+    while scheduler.has_work:
+        news += scheduler.step()
+        rows = scheduler.running
+        assert len(rows) * max((r.length for r in rows), default=0) <= 3 * 100 + len(rows)
+    assert len(finals(news)) == 22
 
 
 def test_a_request_alone_is_cut_to_the_pool() -> None:
