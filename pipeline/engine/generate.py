@@ -21,10 +21,6 @@ from .state import Update
 DONE = b"data: [DONE]\n\n"
 
 
-class ClientGone(Exception):
-    """The client closed its connection; nobody reads an answer."""
-
-
 def _encode(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 

@@ -76,7 +76,12 @@ class Scheduler:
         Those that wait end now; a retracted one may lose part of its output (`REPORT_TOKENS`).
         Those that run are marked and end with all their output before the next step.
         """
-        return self._abort(lambda request: request.prompt.rid.startswith(prefix))
+        # Every id begins with "": an empty one, which SGLang allows, stands for itself only.
+        return self._abort(
+            lambda request: (
+                request.prompt.rid.startswith(prefix) if prefix else not request.prompt.rid
+            )
+        )
 
     def abort_all(self) -> list[Update]:
         """Abort everything that waits or runs."""

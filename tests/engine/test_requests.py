@@ -113,7 +113,7 @@ def test_bytes_that_are_no_json(raw: bytes) -> None:
     assert caught.value.shape is Shape.OBJECT
 
 
-MARKERS = ReasoningMarkers(opener=(1,), closer=(7, 8))
+MARKERS = ReasoningMarkers(openers=((1,), (2, 3)), closers=((7, 8), (6,)))
 
 
 @pytest.mark.parametrize(
@@ -125,6 +125,8 @@ MARKERS = ReasoningMarkers(opener=(1,), closer=(7, 8))
         ([], True, 0),
         ([5, 7, 8, 9], False, 0),
         ([1, 5, 7, 8, 9], False, 4),  # opened by the model itself; the opener counts
+        ([2, 3, 5, 6, 7, 8], False, 4),  # the first closer of several
+        ([2, 5, 6], False, 0),
     ],
 )
 def test_reasoning_tokens(output: list[int], required: bool, expected: int) -> None:

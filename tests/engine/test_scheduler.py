@@ -190,6 +190,14 @@ def test_abort_waits_for_no_step_in_the_queue_and_for_one_when_running() -> None
     assert finals(run_out(scheduler)) == {"y": Finish("length", length=2)}
 
 
+def test_an_empty_id_aborts_nobody_else() -> None:
+    scheduler = make()
+    for rid in ("", "a"):
+        scheduler.submit(request(rid))
+    (update,) = scheduler.abort("")
+    assert update.prompt.rid == ""
+
+
 @pytest.mark.parametrize(("stream", "kept"), [(True, 61), (False, 50)])
 def test_abort_of_a_retracted_request_keeps_what_was_reported(stream: bool, kept: int) -> None:
     scheduler = make()
