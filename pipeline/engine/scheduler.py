@@ -77,11 +77,9 @@ class Scheduler:
         Those that run are marked and end with all their output before the next step.
         """
         # Every id begins with "": an empty one, which SGLang allows, stands for itself only.
-        return self._abort(
-            lambda request: (
-                request.prompt.rid.startswith(prefix) if prefix else not request.prompt.rid
-            )
-        )
+        if not prefix:
+            return self._abort(lambda request: request.prompt.rid == "")
+        return self._abort(lambda request: request.prompt.rid.startswith(prefix))
 
     def abort_all(self) -> list[Update]:
         """Abort everything that waits or runs."""

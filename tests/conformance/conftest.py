@@ -1,7 +1,8 @@
 """The servers that the conformance suite runs against.
 
 - default: the embedded engine, started here;
-- ``-m sglang``: every real SGLang installed by ``tools/sglang-cpu/install.sh``;
+- ``-m sglang``: every real SGLang installed by ``tools/sglang-cpu/install.sh``, or the one named
+  by ``EAGLE_TUI_SGLANG_VERSION``;
 - ``EAGLE_TUI_CONFORMANCE_URL=http://…``: a server that runs already (add
   ``EAGLE_TUI_CONFORMANCE_VERSION`` when it is not 0.5.23). Tests that need a server with special
   limits are skipped then.
@@ -102,7 +103,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if os.environ.get("EAGLE_TUI_CONFORMANCE_URL"):
         kinds = [pytest.param("url")]
     elif "sglang" in expression and "not sglang" not in expression:
-        versions = [v for v in SGLANG_VERSIONS if _installed(v)] or [SGLANG_VERSIONS[0]]
+        wanted = os.environ.get("EAGLE_TUI_SGLANG_VERSION")
+        found = [version for version in SGLANG_VERSIONS if _installed(version)]
+        versions = [wanted] if wanted else found or [SGLANG_VERSIONS[0]]
         kinds = [pytest.param(version, marks=pytest.mark.sglang) for version in versions]
     else:
         kinds = [pytest.param("engine")]
