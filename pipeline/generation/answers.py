@@ -8,6 +8,8 @@ from array import array
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from .fastjson import loads
+
 Finish = Literal["stop", "length", "abort"]
 TroubleKind = Literal[
     "refused",
@@ -115,7 +117,7 @@ def read_outcome(status: int, body: bytes) -> Outcome:
 
 def _read_answer(body: bytes) -> Outcome:
     try:
-        parsed = json.loads(body)
+        parsed = loads(body)
     except ValueError as error:
         return Trouble("garbled", f"answer is not JSON ({error})", 200)
     if not isinstance(parsed, dict):

@@ -8,7 +8,6 @@ rows that still count on open.
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections.abc import Container
 from dataclasses import dataclass
@@ -16,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from eagle_tui.rundir import atomic, jsonl
+
+from .fastjson import loads
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def load(path: Path, made: str, waiting: Container[str]) -> list[Partial]:
     for _, line in jsonl.lines(path):
         rows += 1
         try:
-            row = json.loads(line)
+            row = loads(line)
             ids = array("I", row["output_ids"])
             key, pieces, same = str(row["id"]), int(row["pieces"]), row["made"] == made
         except (ValueError, KeyError, TypeError, OverflowError):

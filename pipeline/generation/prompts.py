@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from array import array
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from eagle_tui.rundir import jsonl
+
+from .fastjson import loads
 
 _HEAD = re.compile(rb'\{"id":\s?"([^"\\]+)"')
 """How a line begins that we wrote; other lines are parsed."""
@@ -73,7 +74,7 @@ class PromptFile:
 
 def _parse(path: Path, offset: int, line: bytes) -> dict[str, Any]:
     try:
-        row = json.loads(line)
+        row = loads(line)
     except ValueError as error:
         raise ValueError(
             f"{path}: byte {offset}: not valid JSON ({error}); run prepare again"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from array import array
 from collections.abc import Set
@@ -12,6 +11,7 @@ from typing import Any
 from eagle_tui.config.model import GenerateSection
 
 from .answers import Finish
+from .fastjson import dumps
 from .jobs import Job
 from .policy import Dead
 from .prompts import Prompt
@@ -102,4 +102,4 @@ def build(
         "sampling_params": {**sampling, "max_new_tokens": asked},
         "stream": False,
     }
-    return Request(rid, json.dumps(body, separators=(",", ":")).encode(), asked)
+    return Request(rid, dumps(body), asked)

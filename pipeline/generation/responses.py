@@ -7,7 +7,6 @@ without parsing their long arrays.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import tempfile
@@ -18,7 +17,8 @@ from typing import Any
 
 from eagle_tui.protocol import SampleState
 from eagle_tui.rundir import atomic, jsonl
-from eagle_tui.text import scrub
+
+from .fastjson import dumps, loads
 
 _HEAD = re.compile(
     rb'\{"id":"([^"\\]+)","dataset":"[^"\\]*","state":"(complete|truncated|loop|no_answer)",'
@@ -83,12 +83,8 @@ def response_row(
 
 
 def encode(row: dict[str, Any]) -> bytes:
-    """As `jsonl.encode`, but text is scrubbed only when it needs to be."""
-    text = json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    try:
-        return text.encode() + b"\n"
-    except UnicodeEncodeError:
-        return scrub(text).encode() + b"\n"
+    """As `jsonl.encode`, but fast for thousands of token ids."""
+    return dumps(row) + b"\n"
 
 
 def read_head(line: bytes) -> Head | None:
@@ -96,7 +92,7 @@ def read_head(line: bytes) -> Head | None:
     if line.endswith(b"}") and b"\0" not in line and (match := _HEAD.match(line)):
         return Head(match[1].decode(), match[2].decode(), int(match[3]), int(match[4]))
     try:
-        row = json.loads(line)
+        row = loads(line)
         usage = row["usage"]
         return Head(
             str(row["id"]),
@@ -198,7 +194,7 @@ def given_up(path: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for _, line in jsonl.lines(path):
         try:
-            row = json.loads(line)
+            row = loads(line)
             if row["final"]:
                 found[str(row["id"])] = str(row["state"])
             else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from eagle_tui.config.model import RunConfig
 from eagle_tui.rundir.paths import RunDir
@@ -44,6 +44,28 @@ class Speech:
     versions: dict[str, str] = field(default_factory=dict)
 
 
+class _Fast:
+    """A fast tokenizer without the checks that `transformers` makes on each id before decoding;
+    they take longer than the decoding itself."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._backend = tokenizer.backend_tokenizer
+        self.chat_template = tokenizer.chat_template
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=add_special_tokens))
+
+    def decode(self, token_ids: Sequence[int], **options: Any) -> str:
+        if options.get("clean_up_tokenization_spaces") is not False:
+            return str(self._tokenizer.decode(token_ids, **options))
+        skip = bool(options.get("skip_special_tokens", False))
+        return str(self._backend.decode(list(token_ids), skip_special_tokens=skip))
+
+    def get_added_vocab(self) -> dict[str, int]:
+        return dict(self._tokenizer.get_added_vocab())
+
+
 def load_speech(config: RunConfig, run: RunDir) -> Speech:
     """The speech of the configured target. Refused: there is no tokenizer, or an unknown family of
     reasoning markers."""
@@ -55,8 +77,9 @@ def load_speech(config: RunConfig, run: RunDir) -> Speech:
 
     tokenizer = targets.load_tokenizer(config, run)
     eos = targets.eos_ids(config, run, tokenizer)
+    fast = _Fast(tokenizer) if tokenizer.is_fast else tokenizer
     try:
-        splitter = make_splitter(config.target.reasoning, tokenizer, eos)
+        splitter = make_splitter(config.target.reasoning, fast, eos)
     except UnknownFamilyError as error:
         raise Refused(f"target.reasoning: {error}") from error
     context = None
