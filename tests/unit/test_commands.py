@@ -79,6 +79,12 @@ def test_cap_says_what_it_saves() -> None:
     assert "about 10 more, 80 prompts left out, saves about 0.2 h" in change.sentence
 
 
+def test_a_cap_on_a_dataset_not_begun_borrows_the_mean_of_the_others() -> None:
+    with_long = {**view().datasets, "long": DatasetFigures(prompts=50)}
+    change = apply(view(datasets=with_long), "cap", {"dataset": "long", "tokens": 2000})
+    assert "about 20 more, 30 prompts left out" in change.sentence
+
+
 def test_no_cap_overrules_run_toml() -> None:
     change = apply(view(), "cap", {"dataset": "short", "none": True})
     assert limits(CONFIG, change.desired, CONFIG.dataset_named("short")).cap_tokens is None

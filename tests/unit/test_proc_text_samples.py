@@ -50,7 +50,7 @@ def test_found_again_by_token_with_all_that_it_started(tmp_path: Path) -> None:
     log = tmp_path / "log"
     handle = launch.spawn([sys.executable, "-c", code], token=token, log=log, cwd=tmp_path, env={})
     deadline = time.monotonic() + 20
-    while len(list(proc.with_token(token))) < 2 and time.monotonic() < deadline:
+    while launch.last_lines(log) != ["up"] and time.monotonic() < deadline:
         time.sleep(0.05)
     adopted = launch.adopt(token, None)
     assert adopted is not None and adopted.process == handle.process

@@ -121,8 +121,8 @@ def _sentence(model: type[BaseModel], error: Any) -> str:
         return f"{dotted(loc) or 'run.toml'}: {message}"
     info = place.model.model_fields.get(place.field) if place.model else None
     expected = type_name(info.annotation) if info else ""
-    if bounds := bounds(place.model, place.field):
-        expected = f"{expected}, {bounds}" if expected else bounds
+    if limits := bounds(place.model, place.field):
+        expected = f"{expected}, {limits}" if expected else limits
     if not expected:
         expected = str(error["msg"])
     if kind == "string_pattern_mismatch":

@@ -6,10 +6,12 @@ Pure: a view of the run goes in, a change of the desired state (or a refusal) co
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from eagle_tui import lengths
 from eagle_tui.actions import BY_VERB
 from eagle_tui.config.model import PHASES, RunConfig
 from eagle_tui.protocol import PhaseStatus, Preview
@@ -155,10 +157,12 @@ def _cap_sentence(
     caps += [f"{samples:,} responses"] if samples else []
     text = f"{name}: cap at {' and '.join(caps)}; {f.tokens:,} tokens in {f.done:,} responses now"
     left = max(0, f.prompts - f.done)
-    n = sum(f.lengths.values())
-    if not n or not left:
+    mean = lengths.mean(f.lengths)
+    if mean is None:
+        # A dataset that has not begun is taken to be like the others.
+        mean = lengths.mean(sum((d.lengths for d in view.datasets.values()), Counter()))
+    if not mean or not left:
         return text
-    mean = f.tokens / n
     still = left
     if tokens is not None:
         still = min(still, max(0, int((tokens - f.tokens) / mean)))

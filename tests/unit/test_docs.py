@@ -1,0 +1,57 @@
+"""The pages that come from the code are up to date, and the README says what is true."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from eagle_tui.actions import ACTIONS
+from eagle_tui.cli.main import cli
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def test_pages_are_up_to_date() -> None:
+    words = [sys.executable, str(ROOT / "tools" / "make_docs.py"), "--check"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def pages() -> list[Path]:
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda p: p.name)
+def test_links_and_paths_lead_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda p: p.name)
+def test_commands_that_are_named_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for verb in re.findall(r"eagle-tui ([a-z]+)\b", text):
+        assert verb in cli.commands, f"{page.name} names `eagle-tui {verb}`"
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"`make ([a-z-]+)", text):
+        assert re.search(rf"^{target}:", makefile, re.M), f"{page.name} names `make {target}`"
+
+
+def test_the_readme_names_the_keys_of_the_footer() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    names = {"question_mark": "?", "left_square_bracket": "[", "right_square_bracket": "]"}
+    for action in ACTIONS:
+        if action.footer and action.key:
+            assert f"`{names.get(action.key, action.key)}`" in text, action.id
+
+
+def test_every_command_has_help() -> None:
+    for name, command in cli.commands.items():
+        done = CliRunner().invoke(cli, [name, "--help"])
+        assert done.exit_code == 0 and command.help, name
