@@ -120,15 +120,19 @@ class Attempts:
             whole = job.so_far or array("I")
             self._finished(flight, prompt, request.finish, whole, len(prompt.prompt_ids), "")
             return
-        flight.rid, flight.asked = request.rid, request.asked
+        flight.rid, flight.asked, data = request.rid, request.asked, request.body
+        # The prompt is read again when the answer is there: its ids as Python numbers take 36 KB a
+        # thousand, and hundreds of requests are in flight for minutes.
+        del prompt, request
         assert member.client is not None  # one without is never picked
         try:
-            outcome: Outcome = await member.client.generate(request.body)
+            outcome: Outcome = await member.client.generate(data)
         except asyncio.CancelledError:
             if flight.ending is None:
                 raise
-            self._unanswered(flight, prompt)
+            self._unanswered(flight, work.prompts.read(job.index))
             return
+        prompt = work.prompts.read(job.index)
         if isinstance(outcome, Trouble):
             self._troubled(flight, prompt, outcome)
         elif outcome.finish == "abort":

@@ -17,7 +17,8 @@ from eagle_tui.text import scrub
 def dumps(body: Any) -> bytes:
     """Compact JSON in UTF-8, without a newline. Lone surrogates become U+FFFD, NaN null."""
     try:
-        return orjson.dumps(body)
+        # Copied, since orjson hands over the whole buffer that it grew, more than twice as large.
+        return bytes(memoryview(orjson.dumps(body)))
     except (orjson.JSONEncodeError, TypeError):
         text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return scrub(text).encode()
