@@ -71,10 +71,10 @@ def make_app(supervisor: Supervisor) -> Starlette:
         return JSONResponse(supervisor.status.to_json())
 
     async def get_samples(request: Request) -> Response:
-        run = supervisor.run
+        run = supervisor.board.run
         files = {
             d.name: run.prompts(d.name) if d.kind == "native" else run.responses(d.name)
-            for d in supervisor.config.dataset
+            for d in supervisor.board.config.dataset
         }
         name = request.query_params.get("dataset")
         if name is not None and name not in files:
@@ -108,14 +108,14 @@ def make_app(supervisor: Supervisor) -> Starlette:
 
     async def order(request: Request) -> Response:
         wanted = CommandRequest.model_validate(await _body(request))
-        return JSONResponse(supervisor.request(wanted).model_dump(mode="json"))
+        return JSONResponse(supervisor.orders.request(wanted).model_dump(mode="json"))
 
     async def preview(request: Request) -> Response:
         body = await _body(request)
         verb, args = body.get("verb"), body.get("args") or {}
         if not isinstance(verb, str) or not isinstance(args, dict):
             raise BadRequest("give verb (a string) and args (an object)")
-        return JSONResponse(supervisor.preview(verb, args).model_dump(mode="json"))
+        return JSONResponse(supervisor.orders.preview(verb, args).model_dump(mode="json"))
 
     async def refuse(request: Request, error: Exception) -> Response:
         return JSONResponse({"error": str(error)}, status_code=400)

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
-from eagle_tui import eta, lengths
+from eagle_tui import __version__, eta, lengths, rules
+from eagle_tui.config import PHASES
 from eagle_tui.config.model import DatasetSection, RunConfig
-from eagle_tui.protocol import DatasetState, DatasetStatus, PhaseState
+from eagle_tui.protocol import (
+    DatasetState,
+    DatasetStatus,
+    GpuStatus,
+    HostStatus,
+    PhaseState,
+    PhaseStatus,
+    RunStatus,
+    Status,
+    SupervisorStatus,
+)
 from eagle_tui.rundir.desired import Desired, Limits, limits, ordered
+from eagle_tui.supervisor.board import Board
 from eagle_tui.supervisor.figures import RATE_SPAN_S, DatasetFigures, Figures
 
 SHARES = (0.5, 0.9, 0.95, 0.99)
+RECENT_COMMANDS = 20
 
 
 @dataclass(frozen=True)
@@ -126,3 +140,83 @@ def _row(
         reasoning_share=data.reasoned / finished if finished else None,
         eta_s=estimate,
     )
+
+
+class StatusMaker:
+    """Makes snapshots of the board, and remembers since when each alert stands."""
+
+    def __init__(self, board: Board) -> None:
+        self._b = board
+        self._alerts_since: dict[str, float] = {}
+
+    def make(self, host: HostStatus, gpus: tuple[GpuStatus, ...]) -> Status:
+        """The status now."""
+        board = self._b
+        wall = board.clock.wall()
+        view = generate_view(
+            board.config,
+            board.desired,
+            board.figures,
+            board.decisions["generate"].state,
+            board.server_tok_s(),
+        )
+        started = board.store.get("started")
+        status = Status(
+            at=wall,
+            seq=board.desired.seq,
+            run=RunStatus(
+                name=board.config.run.name,
+                dir=str(board.run.root),
+                target=board.config.target.model,
+                started=started,
+                elapsed_s=max(0.0, wall - started) if started else None,
+                eta_s=self._run_eta(view),
+            ),
+            supervisor=SupervisorStatus(pid=os.getpid(), version=__version__),
+            phases=tuple(self._phase(phase, view) for phase in PHASES),
+            datasets=view.datasets,
+            servers=tuple(server.status() for server in board.servers),
+            gpus=gpus,
+            host=host,
+            commands=tuple(board.store.recent_commands(RECENT_COMMANDS)),
+        )
+        reasoning = board.config.target.reasoning != "none"
+        found = rules.alerts(status, self._alerts_since, reasoning)
+        return status.model_copy(update={"alerts": found})
+
+    def _run_eta(self, view: GenerateView) -> eta.Range | None:
+        state = self._b.decisions["generate"].state
+        return view.eta_s if state in ("running", "stalled", "draining") else None
+
+    def _phase(self, phase: str, view: GenerateView) -> PhaseStatus:
+        board = self._b
+        decision, slot, worker = board.decisions[phase], board.slots[phase], board.worker(phase)
+        status = PhaseStatus(
+            name=phase,
+            state=decision.state,
+            reason=decision.reason,
+            attempt=slot.number,
+            elapsed_s=slot.elapsed_s(),
+        )
+        if worker is None:
+            return status
+        if phase == "generate":
+            return status.model_copy(
+                update={
+                    "done": view.done,
+                    "total": view.total,
+                    "unit": "responses",
+                    "eta_s": self._run_eta(view),
+                }
+            )
+        left: eta.Range | None = None
+        if slot.alive and worker.done is not None and worker.total is not None:
+            left = eta.progress_left(worker.done, worker.total, worker.pace.rate())
+        return status.model_copy(
+            update={
+                "done": worker.done,
+                "total": worker.total,
+                "unit": worker.unit,
+                "eta_s": left,
+            }
+        )

@@ -1,0 +1,102 @@
+"""Everything the supervisor knows now, in one place: the parts of the supervisor work on it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from eagle_tui.clock import Clock
+from eagle_tui.config import PHASES, RunConfig
+from eagle_tui.rundir import desired, manifest
+from eagle_tui.rundir.desired import Desired
+from eagle_tui.rundir.manifest import Manifest
+from eagle_tui.rundir.paths import RunDir
+from eagle_tui.supervisor.figures import Figures, WorkerView
+from eagle_tui.supervisor.phases import Decision
+from eagle_tui.supervisor.servers import Context, ManagedServer
+from eagle_tui.supervisor.store import Store
+from eagle_tui.supervisor.workers import Surroundings, WorkerSlot
+
+MANIFEST_LOOK_S = 2.0
+"""Seconds between two looks at a manifest and at what it was made from."""
+
+Intent = Literal["up", "down"]
+
+
+class Board:
+    """The state that the supervisor's parts share. Adopts what runs when it is made."""
+
+    def __init__(
+        self, run: RunDir, config: RunConfig, store: Store, clock: Clock, context: Context
+    ) -> None:
+        self.run = run
+        self.config = config
+        self.store = store
+        self.clock = clock
+        self.say = context.say
+        self.figures = Figures(run, clock)
+        self.desired: Desired = store.desired()
+        self.decisions: dict[str, Decision] = {p: Decision("pending") for p in PHASES}
+        surroundings = Surroundings(run, store, clock, self.figures, context.say)
+        self.slots = {phase: WorkerSlot(phase, surroundings) for phase in PHASES}
+        self.servers = [ManagedServer(config, s, context) for s in config.server]
+        self._intent: Intent = store.get("intent") or "up"
+        self._manifests: dict[str, tuple[float, Manifest | None, str]] = {}
+        self._published: Desired | None = None
+        if store.get("started") is None:
+            store.put("started", clock.wall())
+
+    @property
+    def intent(self) -> Intent:
+        """Whether the operator wants the run to go on."""
+        return self._intent
+
+    def set_intent(self, intent: Intent) -> None:
+        """Keep what the operator wants of the run, over the supervisor's own death."""
+        self._intent = intent
+        self.store.put("intent", intent)
+
+    def worker(self, phase: str) -> WorkerView | None:
+        """What the event log of the phase's newest attempt says."""
+        return self.figures.workers.get(phase)
+
+    def server_tok_s(self) -> float | None:
+        """Tokens a second of all servers together; None when no server reports."""
+        live = [t for s in self.servers if (t := s.status().tok_s) is not None]
+        return sum(live) if live else None
+
+    def publish(self) -> None:
+        """Write desired.json when it is not what it should be."""
+        endpoints = tuple(e for s in self.servers if (e := s.endpoint()) is not None)
+        self.desired = self.desired.model_copy(update={"endpoints": endpoints})
+        if self.desired != self._published:
+            desired.write(self.run.desired, self.desired)
+            self._published = self.desired
+
+    def manifest(self, phase: str) -> tuple[Manifest | None, str]:
+        """The phase's manifest and why it is stale; looked at again every two seconds."""
+        mono = self.clock.monotonic()
+        cached = self._manifests.get(phase)
+        if cached is not None and mono - cached[0] < MANIFEST_LOOK_S:
+            return cached[1], cached[2]
+        made = manifest.read(self.run, phase)
+        stale = ""
+        if made is not None and phase in self.config.run.phases:
+            stale = manifest.stale_reason(made, manifest.inputs_of(self.config, self.run, phase))
+        self._manifests[phase] = (mono, made, stale)
+        return made, stale
+
+    def forget_manifest(self, phase: str) -> None:
+        """Look at the manifest anew next time: its worker ended."""
+        self._manifests.pop(phase, None)
+
+    def remake(self, phase: str) -> None:
+        """Take the phase's manifest away: the phase is to be done again."""
+        path = self.run.manifest(phase)
+        if path.exists():
+            path.replace(path.with_name("manifest.before.json"))
+        self.forget_manifest(phase)
+
+    def set_config(self, config: RunConfig) -> None:
+        """From now on go by this configuration; workers that run keep what they began with."""
+        self.config = config
+        self._manifests.clear()

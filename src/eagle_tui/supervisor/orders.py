@@ -1,0 +1,131 @@
+"""Commands from request to effect: stored, then accepted with a desired state, or refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eagle_tui.config import ConfigError, load_config
+from eagle_tui.protocol import CommandRequest, CommandStatus, PhaseStatus, Preview
+from eagle_tui.supervisor import commands
+from eagle_tui.supervisor.board import Board
+from eagle_tui.supervisor.store import StoredCommand
+
+AT_ONCE = frozenset({"rerun", "up"})
+"""Verbs whose effect is there when they are accepted."""
+
+
+class Orders:
+    """Carries out the operator's commands on the board."""
+
+    def __init__(self, board: Board) -> None:
+        self._b = board
+
+    def request(self, request: CommandRequest) -> CommandStatus:
+        """Store an order and carry it out. Asked again under the same id, it is done once."""
+        stored = self._b.store.request(
+            CommandStatus(
+                id=request.id,
+                verb=request.verb,
+                args=request.args,
+                state="requested",
+                at=self._b.clock.wall(),
+                origin=request.origin,
+            )
+        )
+        if stored.state != "requested":
+            return stored
+        self._carry_out(stored)
+        found = self._b.store.command(request.id)
+        assert found is not None
+        return found.status
+
+    def preview(self, verb: str, args: dict[str, Any]) -> Preview:
+        """What an order would do."""
+        return commands.preview(self._view(), verb, args)
+
+    def carry_out_requested(self) -> None:
+        """Orders that a supervisor before us stored and did not get to."""
+        for command in self._b.store.commands_in("requested"):
+            self._carry_out(command.status)
+
+    def see_effects(self) -> None:
+        """Settle the accepted commands whose effect is there."""
+        for command in self._b.store.commands_in("accepted"):
+            self._see_effect(command)
+
+    def settle_down(self) -> None:
+        """The run is down: whatever was still open has had its effect."""
+        for command in self._b.store.commands_in("accepted"):
+            self._b.store.settle(command.status.id, "in_effect", "", self._b.clock.wall())
+
+    def _view(self) -> commands.View:
+        board = self._b
+        view = board.worker("generate")
+        paused = view is not None and view.flow.mode == "paused" and board.slots["generate"].alive
+        phases = {p: PhaseStatus(name=p, state=d.state) for p, d in board.decisions.items()}
+        return commands.View(
+            config=board.config,
+            desired=board.desired,
+            phases=phases,
+            datasets=board.figures.datasets,
+            paused_by_itself=paused and board.desired.pause == "no",
+            tok_s=board.server_tok_s(),
+        )
+
+    def _carry_out(self, status: CommandStatus) -> None:
+        board, wall = self._b, self._b.clock.wall()
+        try:
+            if status.verb == "up":
+                self._reload()
+            change = commands.apply(self._view(), status.verb, status.args)
+        except (commands.Refusal, ConfigError) as refusal:
+            board.store.settle(status.id, "refused", str(refusal), wall)
+            board.say("warning", "operator", f"{status.verb} refused: {refusal}")
+            return
+        board.store.accept(status.id, change.desired, wall)
+        board.desired = change.desired
+        for phase in change.again:
+            board.remake(phase)
+        for phase in change.forgive:
+            board.slots[phase].forgive()
+        if status.verb == "up":
+            for server in board.servers:
+                server.forgive()
+            board.set_intent("up")
+        if change.down:
+            board.set_intent("down")
+        board.say("info", "operator", f"{status.verb}: {change.sentence}")
+        board.publish()
+
+    def _reload(self) -> None:
+        """Read run.toml again."""
+        board = self._b
+        config = load_config(board.run.config)
+        if config == board.config:
+            return
+        if config.server != board.config.server:
+            raise commands.Refusal(
+                f"[[server]] of run.toml changed: `eagle-tui down {board.run.root}` first"
+            )
+        board.set_config(config)
+        board.say("info", "supervisor", "run.toml was read again")
+
+    def _see_effect(self, command: StoredCommand) -> None:
+        board, status = self._b, command.status
+        view, alive = board.worker("generate"), board.slots["generate"].alive
+        flow = view.flow if view and alive else None
+        seen = flow is None or flow.seq >= (command.seq or 0)
+        reason = ""
+        if status.verb == "down":
+            return
+        if status.verb == "pause":
+            effective = seen and (flow is None or flow.mode == "paused")
+            if not effective and board.desired.pause == "no":
+                effective, reason = True, "overtaken by resume"
+        elif status.verb == "advance":
+            phase = status.args.get("phase") or "generate"
+            effective = board.decisions[phase].state == "done"
+        else:
+            effective = seen or status.verb in AT_ONCE
+        if effective:
+            board.store.settle(status.id, "in_effect", reason, board.clock.wall())
