@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
         client,
         clock=ManualClock(wall=client.now.at),
         theme=options.theme,
-        glyphs_mode=options.glyphs,
+        glyphs=options.glyphs,
         theme_dir=options.scene.parent / "no-user-themes",
     )
 

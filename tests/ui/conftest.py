@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.pilot import Pilot
 
 from eagle_tui.client_api import ClientError
 from eagle_tui.clock import ManualClock
@@ -73,6 +75,54 @@ class FakeClient(RecordedClient):
                 "reason": self.refuse,
             }
         )
+
+
+class Driver:
+    """Reads and drives an app that runs without a terminal."""
+
+    @staticmethod
+    def run(app: EagleApp, size: tuple[int, int]) -> AbstractAsyncContextManager[Pilot[None]]:
+        """The app without a terminal, with its toasts."""
+        return app.run_test(size=size, notifications=True)
+
+    @staticmethod
+    def text(app: EagleApp) -> str:
+        """What stands on the screen on top, as plain text."""
+        return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+
+    async def until(
+        self, pilot: Pilot[None], what: Callable[[], Any], seconds: float = 10.0
+    ) -> None:
+        """Wait until `what()` holds; fails with the screen's text when it never does."""
+        app = pilot.app
+        assert isinstance(app, EagleApp)
+        deadline = time.monotonic() + seconds
+        while not what():
+            assert time.monotonic() < deadline, self.text(app)
+            await pilot.pause(0.02)
+
+    async def ready(self, pilot: Pilot[None]) -> None:
+        """Wait for the first snapshot and the samples."""
+        app = pilot.app
+        assert isinstance(app, EagleApp)
+        await self.until(pilot, lambda: app.frame and app.main.samples.current)
+        await pilot.pause(0.05)
+
+    @staticmethod
+    def sample(**parts: Any) -> Sample:
+        """A sample of the selected dataset with `parts` in it."""
+        base = {
+            "id": "h", "dataset": "b2_opencodeinstruct", "prompt": "p", "reasoning": "r",
+            "content": "c", "state": "complete", "finish_reason": "stop", "prompt_tokens": 1,
+            "completion_tokens": 2, "reasoning_tokens": 1, "endpoint": "e", "at": 0.0,
+        }  # fmt: skip
+        return Sample.model_validate(base | parts)
+
+
+@pytest.fixture
+def ui() -> Driver:
+    """To read and drive an app."""
+    return Driver()
 
 
 @pytest.fixture(autouse=True)

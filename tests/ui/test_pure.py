@@ -20,12 +20,13 @@ from eagle_tui.ui.canvas import Pen, changed_span, fit
 from eagle_tui.ui.chart import area, bar, bucket_step, nice_top
 from eagle_tui.ui.facts import default_phase, facts
 from eagle_tui.ui.frame import KEEP_S, Series, totals
-from eagle_tui.ui.glyphs import GlyphMode, glyphs
+from eagle_tui.ui.glyphs import GlyphMode, glyph_set
 from eagle_tui.ui.journal import command_text, entries
 from eagle_tui.ui.keys import key_text
 from eagle_tui.ui.layout import plan
 from eagle_tui.ui.verdict import verdict
 from eagle_tui.ui.widgets.footer import fit_labels, footer_actions, shorten
+from eagle_tui.ui.widgets.throughput import server_rows
 from eagle_tui.ui.wrap import HEAD_CHARS, TAIL_CHARS, safe, wrap
 
 MODES: tuple[GlyphMode, ...] = ("braille", "block", "ascii")
@@ -82,7 +83,7 @@ def test_bucket_step_is_round_and_covers_the_window() -> None:
 @given(st.one_of(st.none(), st.floats(allow_nan=False)), st.integers(0, 40))
 def test_bar_is_exactly_as_wide_as_asked(share: float | None, width: int) -> None:
     for mode in MODES:
-        filled, track = bar(share, width, glyphs(mode))
+        filled, track = bar(share, width, glyph_set(mode))
         assert cell_len(filled + track) == width
 
 
@@ -399,10 +400,9 @@ def test_a_bad_theme_file_is_a_sentence(tmp_path: Path, text: str, words: str) -
 
 
 def test_server_rows_are_spent_only_where_they_say_something() -> None:
-    from eagle_tui.ui.widgets.throughput import server_rows
-
     ready = ServerStatus(name="a", state="ready")
     assert server_rows((ready,)) == 0
+    assert server_rows((ready.model_copy(update={"age_s": 60.0}),)) == 1
     assert server_rows((ServerStatus(name="a", state="failed"),)) == 1
     assert server_rows((ready, ready)) == 2
     assert server_rows(()) == 0

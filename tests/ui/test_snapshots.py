@@ -58,7 +58,7 @@ def test_without_gpu(
 
 
 def test_ascii(client: Any, make_app: MakeApp, snap_compare: Compare) -> None:
-    app = make_app(client, glyphs_mode="ascii", poll_s=3600)
+    app = make_app(client, glyphs="ascii", poll_s=3600)
     assert snap_compare(app, terminal_size=(160, 40), run_before=settled())
 
 
@@ -86,6 +86,7 @@ def test_supervisor_gone(client: Any, make_app: MakeApp, snap_compare: Compare) 
         client.gone = "The supervisor of /runs/kimi is gone; start it with `eagle-tui up`."
         app.clock.advance(125)  # type: ignore[attr-defined]
         await app.poll_once()
+        app.main.tick()
         await pilot.pause(0.1)
 
     assert snap_compare(app, terminal_size=(120, 40), run_before=gone)

@@ -109,3 +109,13 @@ def test_q_leaves_and_gives_the_terminal_back() -> None:
         assert process.wait(timeout=10) == 0
         assert b"\x1b[?1049l" in out and b"\x1b[?25h" in out
         os.close(master)
+
+
+def test_the_screenshot_tool_draws_a_scene(tmp_path: Path) -> None:
+    tool = Path(__file__).parents[2] / "tools" / "screenshot.py"
+    out = tmp_path / "screen.svg"
+    command = [sys.executable, str(tool), str(DATA / "laptop.json"), str(out), "--size", "100x30"]
+    subprocess.run(command, check=True, timeout=60)
+    assert "&#160;demo" in out.read_text()
+    missing = subprocess.run([*command[:2], str(tmp_path / "none.json"), str(out)], timeout=60)
+    assert missing.returncode == 2

@@ -24,7 +24,7 @@ from eagle_tui.clock import Clock, SystemClock
 from eagle_tui.protocol import CommandStatus, Event, Status
 from eagle_tui.ui import themes
 from eagle_tui.ui.frame import Frame, FrameScreen
-from eagle_tui.ui.glyphs import GlyphMode, glyphs
+from eagle_tui.ui.glyphs import GlyphMode, glyph_set
 from eagle_tui.ui.palette import Palette, palette
 from eagle_tui.ui.provider import ActionProvider
 from eagle_tui.ui.screens.main import MainScreen
@@ -72,7 +72,7 @@ class EagleApp(App[None], inherit_bindings=False):
         readonly: bool = False,
         clock: Clock | None = None,
         theme: str = themes.DEFAULT_THEME,
-        glyphs_mode: GlyphMode = "braille",
+        glyphs: GlyphMode = "braille",
         theme_dir: Path | None = None,
         poll_s: float = POLL_S,
     ) -> None:
@@ -82,7 +82,7 @@ class EagleApp(App[None], inherit_bindings=False):
         self.client = client
         self.readonly = readonly
         self.clock = clock or SystemClock()
-        self.glyphs = glyphs(glyphs_mode)
+        self.glyphs = glyph_set(glyphs)
         self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self.frame: Frame | None = None
         self._poll_s = poll_s
@@ -101,7 +101,7 @@ class EagleApp(App[None], inherit_bindings=False):
         self.palette: Palette = palette(self._themes[theme])
         self.theme = theme
         self._terminal = TerminalWatch(self.exit)
-        self.set_class(glyphs_mode == "ascii", "-ascii")
+        self.set_class(glyphs == "ascii", "-ascii")
 
     @property
     def theme_names(self) -> list[str]:

@@ -50,7 +50,7 @@ class Glyphs:
         return (_ASCII if self.mode == "ascii" else _UNICODE).get(name, "?")
 
 
-def glyphs(mode: GlyphMode) -> Glyphs:
+def glyph_set(mode: GlyphMode) -> Glyphs:
     """The glyph set of a mode."""
     if mode == "ascii":
         return Glyphs(mode, "=", "", "-", ">", ">", "~", "+", "-", "-")

@@ -20,6 +20,10 @@ _TRAIL: dict[CommandState, tuple[CommandState, ...]] = {
     "refused": ("requested", "refused"),
 }
 _SOURCE_WIDTH = 10
+_SOURCE_FROM = 56
+"""Width from which a line has room for the source."""
+_TEXT_LEAST = 16
+"""With less room than this for its text, a command's state is told by its glyph alone."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ def command_text(verb: str, args: dict[str, Any]) -> str:
 
 def one_line(entry: Entry, now: float, width: int, look: Palette, glyphs: Glyphs) -> Line:
     """The entry in one line of `width` cells."""
-    pen = _head(entry, now, look, glyphs)
+    pen = _head(entry, now, look, glyphs, source=width >= _SOURCE_FROM)
     trail = Pen()
     _trail(trail, entry, look, glyphs)
     text = safe_line(entry.text)
@@ -68,6 +72,8 @@ def one_line(entry: Entry, now: float, width: int, look: Palette, glyphs: Glyphs
     if len(text) > room and entry.trail:
         trail = Pen().add(f" {glyphs.arrow} ", look.muted)
         trail.add(entry.trail[-1].replace("_", " "), look.state(entry.trail[-1]))
+        if width - pen.width - trail.width < _TEXT_LEAST:
+            trail = Pen()
         room = width - pen.width - trail.width
     pen.cell(text, min(len(text), max(room, 0)), look.text)
     pen.segments += trail.segments
@@ -97,10 +103,12 @@ def _command(command: CommandStatus) -> Entry:
     return Entry(command.at, command.state, source, text, _TRAIL[command.state])
 
 
-def _head(entry: Entry, now: float, look: Palette, glyphs: Glyphs) -> Pen:
+def _head(entry: Entry, now: float, look: Palette, glyphs: Glyphs, source: bool = True) -> Pen:
     pen = Pen().add(f" {fmt.moment(entry.at, now):<9} ", look.muted)
     pen.add(f"{glyphs.state(entry.state)} ", look.state(entry.state))
-    return pen.cell(entry.source, _SOURCE_WIDTH, look.muted).add(" ")
+    if source:
+        pen.cell(entry.source, _SOURCE_WIDTH, look.muted).add(" ")
+    return pen
 
 
 def _trail(pen: Pen, entry: Entry, look: Palette, glyphs: Glyphs) -> None:

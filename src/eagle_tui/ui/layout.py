@@ -46,7 +46,7 @@ def _framed(height: int, gpus: int, datasets: int, server_rows: int) -> Plan:
     fixed = 1 + 2 + 1 + 1  # header, phases, alert, footer
     borders = 3 * 2
     room = height - fixed - borders
-    table = min(datasets + 2, max(room * 2 // 5, 6))
+    table = min(datasets + 2, max(room // 2, 6))
     sample = max(room // 4, SAMPLE_LEAST)
     top = min(max(gpus + 1, 2 + server_rows + 6), max(room - table - sample, 4))
     return Plan(True, False, 2, top, top, table, 0)

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 PREVIEW_AFTER_S = 0.2
 """Quiet time after the last change before the supervisor is asked."""
+READ_S = 0.6
+"""How long a warning must have been in sight before Enter is an answer to it."""
 _TEXT_ROWS = 5
 
 
@@ -86,6 +88,7 @@ class ActionDialog(ModalScreen[None]):
         self._fields = [self._field(param, dataset) for param in action.params]
         self._timer: Timer | None = None
         self._previewed: tuple[dict[str, Any], Preview] | None = None
+        self._previewed_at = 0.0
         self._confirming = False
 
     @property
@@ -148,8 +151,15 @@ class ActionDialog(ModalScreen[None]):
             return
         if self._previewed is None or self._previewed[0] != args:
             self._start_preview(then_send=True)
-        elif self._previewed[1].allowed:
+        elif self._previewed[1].allowed and self._was_read():
             self._send(args)
+
+    def _was_read(self) -> bool:
+        """Whether a preview that throws work away stood there long enough to be read: Enter twice
+        in a row, or one pressed just as it appeared, is no answer to it."""
+        assert self._previewed is not None
+        shown_s = self.eagle.clock.monotonic() - self._previewed_at
+        return not self._previewed[1].drops_work or shown_s >= READ_S
 
     def _arguments(self) -> dict[str, Any] | None:
         """The fields' values; None, with the reason shown, when one cannot be meant."""
@@ -173,6 +183,7 @@ class ActionDialog(ModalScreen[None]):
         if args != self._arguments():
             return
         self._previewed = (args, preview)
+        self._previewed_at = self.eagle.clock.monotonic()
         if not preview.allowed:
             self._say(f"Refused: {preview.sentence}", "error")
         elif preview.drops_work:

@@ -65,6 +65,7 @@ class DatasetTable(Vertical):
         self.frame: Frame | None = None
         self.selected: str | None = None
         self._offset = 0
+        self._shown_room = 0
 
     @property
     def rows(self) -> tuple[DatasetStatus, ...]:
@@ -121,7 +122,9 @@ class DatasetTable(Vertical):
         names = [row.name for row in rows]
         cursor = names.index(self.selected) if self.selected in names else 0
         room = self._room()
-        self._offset = min(max(self._offset, cursor - room + 1, 0), max(cursor, 0))
+        if room != self._shown_room:
+            self._shown_room, self._offset = room, 0
+        self._offset = min(max(self._offset, cursor - room + 1), cursor)
         self._offset = min(self._offset, max(len(rows) - room, 0))
         shown = rows[self._offset : self._offset + room]
         drawer = RowDrawer(grid.canvas, widths, self.frame.now)

@@ -103,7 +103,8 @@ class HostLine(Canvas):
         if lost:
             pen.add(f"  GPU {lost[0].index} {lost[0].state}", self.palette.error)
         elif held:
-            pen.add(f"  {len(held)} throttled: {held[0].throttle}", self.palette.warn)
+            text = f"  {len(held)} throttled: {held[0].throttle}"
+            pen.cell(text, min(len(text), max(width - pen.width, 0)), self.palette.warn)
         tail = Pen().add("cpu ", self.palette.muted).add(fmt.percent(host.cpu))
         tail.add("  disk ", self.palette.muted)
         tail.add(f"{fmt.size(host.disk_free)} ", self._disk_style(host))

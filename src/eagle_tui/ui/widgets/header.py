@@ -30,7 +30,7 @@ class RunLine(Canvas):
         pen.add(run.name, look.strong)
         state = "not answering" if self.frame.stale else status.supervisor.state
         style = look.ok if state == "running" else look.error if self.frame.stale else look.warn
-        long = fmt.eta_finish(run.eta_s, self.frame.now)
+        long = fmt.eta_finish(run.eta_s, self.frame.now - self.frame.age_s)
         parts = [
             ("elapsed ", fmt.duration(run.elapsed_s), look.text),
             ("left ", long, look.text),

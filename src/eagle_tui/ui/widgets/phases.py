@@ -15,6 +15,10 @@ from eagle_tui.ui.frame import Frame
 _QUIET = ("pending", "done")
 """States whose glyph says enough where room is short."""
 _BAR_WIDTH = 8
+_COLUMN_EXTRA = 6
+"""Cells of a column beside name and state: margin, glyph, gaps, arrow."""
+_ACTIVE_WIDTH = 42
+"""Room for bar, per cent, counts and elapsed time."""
 
 
 class PhaseStrip(Canvas):
@@ -55,11 +59,10 @@ class PhaseStrip(Canvas):
         return pen.segments
 
     def _columns(self, phases: tuple[PhaseStatus, ...], width: int) -> Iterable[Line]:
-        """Equal columns: name and state above, progress or the reason below."""
-        column = width // len(phases)
+        """Name and state above, progress or the reason below, the phase at work the widest."""
         top, below = Pen(), Pen()
-        for index, phase in enumerate(phases):
-            cell, inner = Pen(), column - 3
+        for index, (phase, column) in enumerate(zip(phases, _widths(phases, width), strict=True)):
+            cell = Pen()
             cell.add(f" {self.glyphs.state(phase.state)} ", self.palette.state(phase.state))
             cell.add(f"{phase.name} ", self._name_style(phase))
             cell.add(phase.state, self.palette.state(phase.state))
@@ -67,7 +70,7 @@ class PhaseStrip(Canvas):
             top.segments += cell.segments
             top.add(" " * max(column - 2 - cell.width, 0)).cell(arrow, 2, self.palette.track)
             detail = Pen().add("   ")
-            self._detail(detail, phase, inner)
+            self._detail(detail, phase, column - 3)
             below.segments += detail.segments
             below.add(" " * max(column - detail.width, 0))
         yield top.segments
@@ -102,3 +105,15 @@ class PhaseStrip(Canvas):
     def _reason_style(self, phase: PhaseStatus) -> Style:
         quiet = phase.state in ("pending", "blocked")
         return self.palette.muted if quiet else self.palette.state(phase.state)
+
+
+def _widths(phases: tuple[PhaseStatus, ...], width: int) -> list[int]:
+    """Columns for `width` cells: each what its name and state need, the phase at work more."""
+    widths = [len(phase.name) + len(phase.state) + _COLUMN_EXTRA for phase in phases]
+    spare = max(width - sum(widths), 0)
+    for index, phase in enumerate(phases):
+        if phase.state not in (*_QUIET, "blocked") and spare:
+            wider = min(spare, max(_ACTIVE_WIDTH - widths[index], 0))
+            widths[index] += wider
+            spare -= wider
+    return [cells + spare // len(widths) for cells in widths]

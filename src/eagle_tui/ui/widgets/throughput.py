@@ -11,7 +11,7 @@ from eagle_tui import fmt
 from eagle_tui.protocol import ServerStatus
 from eagle_tui.ui.canvas import Canvas, Line, Pen
 from eagle_tui.ui.chart import area, bucket_step, columns_per_cell, nice_top
-from eagle_tui.ui.frame import Frame, Series
+from eagle_tui.ui.frame import LABEL_AGE_S, Frame, Series
 
 WINDOW_S = 1800.0
 """What the chart covers at least, once there is so much."""
@@ -32,7 +32,7 @@ class Figure(Canvas):
         self.label = label
         self.value = fmt.NONE
         self.style: Style | None = None
-        self.styles.width = width
+        self.styles.width = self.cells = width
 
     def show(self, value: str, style: Style) -> None:
         self.value, self.style = value, style
@@ -49,13 +49,16 @@ class Figure(Canvas):
 
 _FIGURES = (
     ("tok_s", "tok/s", 12),
-    ("running", "run", 9),
-    ("queued", "queued", 12),
+    ("running", "run", 10),
+    ("queued", "queued", 13),
     ("kv", "KV", 8),
     ("hit", "hit", 9),
-    ("retracted", "retract", 13),
+    ("retracted", "retract", 14),
     ("accept", "accept", 12),
 )
+
+
+_FIGURE_PRIORITY = ("tok_s", "running", "queued", "kv", "accept", "retracted", "hit")
 
 
 class ServerLines(Canvas):
@@ -72,6 +75,8 @@ class ServerLines(Canvas):
             pen.add(server.state, style)
             if server.reason:
                 pen.add("  ").cell(server.reason, width - pen.width - 2, self.palette.muted)
+            elif server.age_s is not None and server.age_s >= LABEL_AGE_S:
+                pen.add(f"  figures are {fmt.age(server.age_s)} old", self.palette.warn)
             elif server.state in _SERVING:
                 pen.add(
                     f"  {fmt.rate(server.tok_s)} tok/s  run {fmt.exact(server.running)}"
@@ -166,8 +171,8 @@ class ThroughputPanel(Vertical):
         kv_style = look.strong if kv is None or kv < KV_TIGHT else look.warn
         values = {
             "tok_s": (fmt.rate(rate), look.accent + look.strong),
-            "running": (fmt.exact(total(s.running for s in servers)), look.strong),
-            "queued": (fmt.exact(total(s.queued for s in servers)), look.strong),
+            "running": (fmt.count(total(s.running for s in servers)), look.strong),
+            "queued": (fmt.count(total(s.queued for s in servers)), look.strong),
             "kv": (fmt.percent(kv), look.error if kv is not None and kv >= KV_FULL else kv_style),
             "hit": (fmt.percent(mean(s.cache_hit for s in servers)), look.strong),
             "retracted": (fmt.count(retracted), look.warn if retracted else look.strong),
@@ -175,13 +180,24 @@ class ThroughputPanel(Vertical):
         }
         for key, (value, style) in values.items():
             self._values[key].show(value, look.muted if value == fmt.NONE else style)
-        self._values["accept"].display = accept is not None
+        self._choose(accept is not None)
+
+    def _choose(self, accept: bool) -> None:
+        """Show the figures that fit, the more important first; half a figure would be a lie."""
+        room = self.size.width
+        for key in _FIGURE_PRIORITY:
+            figure = self._values[key]
+            fits = figure.cells <= room and (key != "accept" or accept)
+            room -= figure.cells if fits else 0
+            if figure.display != fits:
+                figure.display = fits
 
 
 def server_rows(servers: Sequence[ServerStatus]) -> int:
-    """How many server lines are worth their room: none for one server that serves."""
+    """How many server lines are worth their room: none for one that serves and answers."""
     if len(servers) == 1 and servers[0].state in _SERVING:
-        return 0
+        old = servers[0].age_s is not None and servers[0].age_s >= LABEL_AGE_S
+        return 1 if old else 0
     return len(servers)
 
 

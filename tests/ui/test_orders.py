@@ -1,0 +1,258 @@
+"""Keys become orders: dialogs, previews, refusals, read-only, leaving."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from textual.widgets import Input
+
+from eagle_tui.actions import ACTIONS
+from eagle_tui.protocol import Preview
+from eagle_tui.ui.app import EagleApp
+from eagle_tui.ui.keys import key_text
+from eagle_tui.ui.screens.dialog import ActionDialog
+from eagle_tui.ui.screens.help import HelpScreen
+from eagle_tui.ui.screens.main import MainScreen
+
+MakeApp = Callable[..., EagleApp]
+
+
+# Orders
+
+
+async def test_pause_sends_the_mode_chosen(client: Any, make_app: MakeApp, ui: Any) -> None:
+    app = make_app(client)
+    async with ui.run(app, size=(100, 30)) as pilot:
+        await ui.ready(pilot)
+        await pilot.press("p")
+        assert isinstance(app.screen, ActionDialog)
+        assert "In flight now: 198 requests of 2 datasets." in ui.text(app)
+        await pilot.press("right")
+        await ui.until(pilot, lambda: ("pause", {"mode": "drain"}) in client.asked)
+        await pilot.press("y")
+        await ui.until(pilot, lambda: isinstance(app.screen, MainScreen))
+        assert client.sent == [("pause", {"mode": "drain"})]
+
+
+async def test_pause_holds_by_default(client: Any, make_app: MakeApp, ui: Any) -> None:
+    app = make_app(client)
+    async with ui.run(app, size=(100, 30)) as pilot:
+        await ui.ready(pilot)
+        await pilot.press("p", "enter")
+        await ui.until(pilot, lambda: client.sent == [("pause", {"mode": "hold"})])
+
+
+async def test_resume_needs_no_dialog(client: Any, make_app: MakeApp, ui: Any) -> None:
+    app = make_app(client)
+    async with ui.run(app, size=(100, 30)) as pilot:
+        await ui.ready(pilot)
+        await pilot.press("r")
+        await ui.until(pilot, lambda: client.sent == [("resume", {})])
+        assert isinstance(app.screen, MainScreen)
+
+
+async def test_cap_shows_what_it_saves_before_yes(client: Any, make_app: MakeApp, ui: Any) -> None:
+    app = make_app(client)
+    async with ui.run(app, size=(100, 30)) as pilot:
+        await ui.ready(pilot)
+        await pilot.press("down", "c", *"250k")
+        await ui.until(pilot, lambda: client.asked)
+        wanted = {"dataset": "b3_magicoder", "tokens": 250_000}
+        await ui.until(pilot, lambda: client.asked[-1] == ("cap", wanted))
+        await ui.until(pilot, lambda: "saves 5.2–8.9 h" in ui.text(app))
+        assert client.sent == []
+        await pilot.press("enter")
+        await ui.until(pilot, lambda: client.sent == [("cap", wanted)])
+
+
+async def test_cap_takes_the_dataset_that_is_chosen_in_the_dialog(
+    client: Any, make_app: MakeApp, ui: Any
+) -> None:
+    app = make_app(client)
+    async with ui.run(app, size=(100, 30)) as pilot:
+        await ui.ready(pilot)
+        await pilot.press("c", "shift+tab", "left", "tab", "tab", *"500", "y")
+        wanted = ("cap", {"dataset": "b1_glaive", "samples": 500})
+        await ui.until(pilot, lambda: client.sent == [wanted])
+
+
+async def test_what_is_no_count_is_said_and_not_sent(
+    client: Any, make_app: MakeApp, ui: Any
+) -> None:
+    app = make_app(client)
+    async with ui.run(app, size=(100, 30)) as pilot:
+        await ui.ready(pilot)
+        await pilot.press("c", *"10X", "enter")
+        await ui.until(pilot, lambda: "'10X' is not a count" in ui.text(app))
+        assert client.sent == []
+
+
+async def test_a_required_value_is_asked_for(client: Any, make_app: MakeApp, ui: Any) -> None:
+    app = make_app(client)
+    async with ui.run(app, size=(100, 30)) as pilot:
+        await ui.ready(pilot)
+        await pilot.press("n", "enter")
+        await ui.until(pilot, lambda: "Give value: Requests in flight." in ui.text(app))
+        await pilot.press(*"48", "enter")
+        wanted = ("concurrency", {"dataset": "b2_opencodeinstruct", "value": 48})
+        await ui.until(pilot, lambda: client.sent == [wanted])
+
+
+async def test_work_is_thrown_away_only_after_it_was_said(
+    client: Any, make_app: MakeApp, ui: Any
+) -> None:
+    app = make_app(client)
+    async with ui.run(app, size=(100, 30)) as pilot:
+        await ui.ready(pilot)
+        await pilot.press("a", "enter")  # before the preview came, or just as it came
+        await ui.until(pilot, lambda: "This throws work away" in ui.text(app))
+        await pilot.press("enter", "y")
+        await pilot.pause(0.1)
+        assert client.sent == [], "a warning that nobody can have read is not confirmed"
+        app.clock.advance(1)  # type: ignore[attr-defined]
+        await pilot.press("enter")
+        await ui.until(pilot, lambda: client.sent == [("advance", {"phase": "generate"})])
+
+
+async def test_what_the_preview_refuses_is_not_sent(
+    client: Any, make_app: MakeApp, ui: Any
+) -> None:
+    client.previews["skip"] = Preview(allowed=False, sentence="it is the last dataset")
+    app = make_app(client)
+    async with ui.run(app, size=(100, 30)) as pilot:
+        await ui.ready(pilot)
+        await pilot.press("s")
+        await ui.until(pilot, lambda: "Refused: it is the last dataset" in ui.text(app))
+        await pilot.press("enter", "y")
+        await pilot.pause(0.1)
+        assert client.sent == [] and isinstance(app.screen, ActionDialog)
+
+
+async def test_a_refused_order_shows_its_reason(client: Any, make_app: MakeApp, ui: Any) -> None:
+    client.refuse = "generate is not running"
+    app = make_app(client)
+    async with ui.run(app, size=(100, 30)) as pilot:
+        await ui.ready(pilot)
+        await pilot.press("r")
+        await ui.until(pilot, lambda: "generate is not running" in ui.text(app))
+        await pilot.press("p", "enter")
+        await ui.until(pilot, lambda: "Refused: generate is not running" in ui.text(app))
+        assert isinstance(app.screen, ActionDialog), "the dialog stays, so that one can correct it"
+
+
+@pytest.mark.parametrize("key", ["escape", "q"])
+async def test_a_dialog_is_left_without_an_order(
+    key: str, client: Any, make_app: MakeApp, ui: Any
+) -> None:
+    app = make_app(client)
+    async with ui.run(app, size=(100, 30)) as pilot:
+        await ui.ready(pilot)
+        for action in ACTIONS:
+            if action.verb and (action.params or action.confirm) and action.id != "order":
+                await pilot.press(str(action.key), key)
+                await ui.until(pilot, lambda: isinstance(app.screen, MainScreen))
+        assert client.sent == []
+
+
+async def test_names_may_hold_any_letter(client: Any, make_app: MakeApp, ui: Any) -> None:
+    app = make_app(client)
+    async with ui.run(app, size=(100, 30)) as pilot:
+        await ui.ready(pilot)
+        await pilot.press("o")
+        app.screen.query_one(Input).value = ""
+        await pilot.press(*"query", "comma", *" toy", "enter")
+        await ui.until(pilot, lambda: client.sent == [("order", {"datasets": ["query", "toy"]})])
+
+
+async def test_stopping_the_run_asks_first(client: Any, make_app: MakeApp, ui: Any) -> None:
+    app = make_app(client)
+    async with ui.run(app, size=(100, 30)) as pilot:
+        await ui.ready(pilot)
+        await pilot.press("X")
+        await ui.until(pilot, lambda: "down would be done." in ui.text(app))
+        assert client.sent == []
+        await pilot.press("y")
+        await ui.until(pilot, lambda: client.sent == [("down", {})])
+
+
+async def test_a_read_only_screen_sends_nothing(client: Any, make_app: MakeApp, ui: Any) -> None:
+    app = make_app(client, readonly=True)
+    async with ui.run(app, size=(100, 30)) as pilot:
+        await ui.ready(pilot)
+        for action in ACTIONS:
+            if action.verb:
+                await pilot.press(str(action.key))
+                assert isinstance(app.screen, MainScreen)
+        await pilot.press("y", "enter")
+        await pilot.pause(0.1)
+        assert client.sent == [] and "read-only" in ui.text(app)
+
+
+# Footer truth
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 50), (60, 20)])
+async def test_every_key_in_the_footer_does_something(
+    size: tuple[int, int], client: Any, make_app: MakeApp, ui: Any
+) -> None:
+    app = make_app(client)
+    async with ui.run(app, size=size) as pilot:
+        await ui.ready(pilot)
+        shown = app.main.footer.shown()
+        ids = [action.id for action, _ in shown]
+        assert ids[-2:] == ["help", "quit"] and {"pause", "cap"} <= set(ids)
+        for action, label in shown:
+            await ui.until(pilot, lambda: isinstance(app.screen, MainScreen))
+            assert f"{key_text(str(action.key))} {label}" in ui.text(app).split("\n")[-1]
+            before = (ui.text(app), app.screen)
+            await pilot.press(str(action.key))
+            if action.id == "quit":
+                assert app._exit
+            else:
+                await pilot.pause(0.05)
+                assert (ui.text(app), app.screen) != before, f"{action.id} does nothing"
+                await pilot.press("escape")
+
+
+async def test_every_action_of_the_registry_is_handled(
+    client: Any, make_app: MakeApp, ui: Any
+) -> None:
+    missing = [
+        action.id
+        for action in ACTIONS
+        if action.verb is None and not hasattr(MainScreen, f"_do_{action.id}")
+    ]
+    assert missing == []
+
+
+async def test_a_click_on_the_footer_acts(client: Any, make_app: MakeApp, ui: Any) -> None:
+    app = make_app(client)
+    async with ui.run(app, size=(100, 30)) as pilot:
+        await ui.ready(pilot)
+        column = ui.text(app).split("\n")[-1].index("? Help")
+        await pilot.click(offset=(column, 29))
+        await ui.until(pilot, lambda: isinstance(app.screen, HelpScreen))
+
+
+# Leaving
+
+
+@pytest.mark.parametrize("key", ["q", "ctrl+q"])
+async def test_quit_is_detach(key: str, client: Any, make_app: MakeApp, ui: Any) -> None:
+    app = make_app(client)
+    async with ui.run(app, size=(100, 30)) as pilot:
+        await ui.ready(pilot)
+        await pilot.press(key)
+        await ui.until(pilot, lambda: not app.is_running or app._exit)
+    assert client.sent == []
+
+
+async def test_ctrl_c_only_says_how_to_leave(client: Any, make_app: MakeApp, ui: Any) -> None:
+    app = make_app(client)
+    async with ui.run(app, size=(100, 30)) as pilot:
+        await ui.ready(pilot)
+        await pilot.press("ctrl+c")
+        await ui.until(pilot, lambda: "q leaves the screen" in ui.text(app))
+        assert client.sent == [] and not app._exit
