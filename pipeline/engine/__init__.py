@@ -14,7 +14,7 @@ Who does what, in the order a request passes through:
 ``service``     lives between the two threads: live request ids, the pause gate, deliveries
 ``engine``      the model thread: inbox, pause modes, step loop
 ``scheduler``   pure bookkeeping: queue, token pool, admission, retraction, finish reasons
-``runner``      the model: batched prefill and decode over ``kvcache`` rows
+``runner``      the model: batched prefill and decode over ``kvcache`` rows (``attention``)
 ``sampler``     next token of every row at once
 ``detokenizer`` text of a growing token list, never half a character
 ``stats``       counters and snapshots; ``metrics`` and ``info`` turn them into answers

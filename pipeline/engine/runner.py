@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
+from . import attention
 from .kvcache import SlotCache
 
 #: Most padded prompt tokens in one forward pass: bounds the memory of a prefill and how long the
@@ -35,6 +36,7 @@ class ModelFacts:
     eos_ids: frozenset[int]
     dtype: str
     device: str
+    parameters: int
     weight_bytes: int
     kv_bytes_per_token: int
 
@@ -106,7 +108,7 @@ class ModelRunner:
         _check_attention(config)
         self.tokenizer: Any = AutoTokenizer.from_pretrained(directory)
         model: Any = AutoModelForCausalLM.from_pretrained(
-            directory, dtype=torch_dtype, attn_implementation="sdpa"
+            directory, dtype=torch_dtype, attn_implementation=attention.NAME
         )
         self.model = model.to(self.device).eval()
         # transformers 5.24 renamed the argument that carries the cache.
@@ -136,6 +138,7 @@ class ModelRunner:
             eos_ids=_eos_ids(directory, config, self.tokenizer),
             dtype=str(torch_dtype).removeprefix("torch."),
             device=str(self.device),
+            parameters=sum(p.numel() for p in self.model.parameters()),
             weight_bytes=sum(p.numel() * p.element_size() for p in self.model.parameters()),
             kv_bytes_per_token=2 * config.num_hidden_layers * heads * head_dim * element,
         )
@@ -152,6 +155,7 @@ class ModelRunner:
             attention_mask=mask,
             use_cache=True,
             logits_to_keep=keep,
+            slots=self.cache,
             **arguments,
         )
         logits: Tensor = output.logits

@@ -195,13 +195,20 @@ class Scheduler:
     # ---- rows and the pool ---------------------------------------------------------------
 
     def _leave(self, row: int) -> None:
-        """Take a row out; the last row moves into its place."""
+        """Take a row out. The longest row behind it moves into its place, and the last row into
+        that one's: so the long rows gather in front, where attention can treat them apart."""
         last = len(self.running) - 1
         if row != last:
-            moved = self.running[last]
-            self._stepper.move_row(last, row, moved.length)
-            self.running[row] = moved
+            longest = max(range(row + 1, last + 1), key=lambda i: self.running[i].length)
+            self._move(longest, row)
+            if longest != last:
+                self._move(last, longest)
         self.running.pop()
+
+    def _move(self, source: int, target: int) -> None:
+        moved = self.running[source]
+        self._stepper.move_row(source, target, moved.length)
+        self.running[target] = moved
 
     def _make_room(self) -> None:
         """Retract until one more token for every row fits. One request alone always fits:

@@ -11,7 +11,9 @@ from eagle_tui.pipeline.engine.kvcache import (
     BUCKET,
     FIRST_LENGTH,
     FIRST_ROWS,
+    SPLIT_GAIN,
     SlotCache,
+    best_split,
     round_up,
 )
 from eagle_tui.pipeline.engine.runner import ModelRunner
@@ -94,3 +96,34 @@ def test_a_new_row_does_not_see_the_old_ones_tokens() -> None:
     cache.begin_prefill(0, [2])
     _, mask = cache.begin_decode([2])
     assert int((mask == 0).sum()) == 3
+
+
+def test_long_rows_in_front_are_attended_apart(fresh: ModelRunner) -> None:
+    """Two long rows and sixteen short ones: the split is used, and changes nothing."""
+    rng = random.Random(8)
+    rows = [[rng.randrange(5, 1000) for _ in range(n)] for n in (600, 470, *range(20, 36))]
+    fresh.prefill(0, rows)
+    rows = [[*row, rng.randrange(5, 1000)] for row in rows]
+    for _ in range(3):
+        logits = fresh.decode([row[-1] for row in rows], [len(row) - 1 for row in rows])
+        assert fresh.cache.split == (2, BUCKET)
+        for row, line in zip(rows, logits, strict=True):
+            assert _same(line, _plain_logits(fresh, row))
+            row.append(rng.randrange(5, 1000))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "span", "split"),
+    [
+        ([10], 64, None),
+        ([64] * 30, 64, None),
+        ([1000] + [60] * 30, 1024, (1, 64)),
+        ([60] * 30 + [1000], 1024, None),  # a long row at the end: nothing to cut
+        ([1000, 1000] + [300] * 4 + [60] * 30, 1024, (6, 64)),  # better than (2, 320)
+        ([300] + [60] * 3, 320, None),  # spares too little
+    ],
+)
+def test_best_split(lengths: list[int], span: int, split: tuple[int, int] | None) -> None:
+    assert best_split(lengths, span) == split
+    if split is not None:
+        assert (len(lengths) - split[0]) * (span - split[1]) >= SPLIT_GAIN
