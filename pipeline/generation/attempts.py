@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Literal
 
@@ -38,14 +38,24 @@ class Flight:
     job: Job
     member: Member
     started: float
+    task: asyncio.Task[None] | None = None
+    landed: asyncio.Event = field(default_factory=asyncio.Event)
     rid: str = ""
     asked: int = 0
     ending: Ending | None = None
-    task: asyncio.Task[None] | None = None
+
+    def ended_by_us(self) -> bool:
+        """Do we end it before it has an answer?"""
+        return self.ending is not None
+
+
+Place = tuple[DatasetWork, Member]
+"""A dataset that may send, and the endpoint that takes it."""
 
 
 class Attempts:
-    """Runs requests. `changed` is called when a slot became free or something waits again."""
+    """Runs requests. `next_place` says where the next one may go, and `changed` is called when one
+    landed and there is no next."""
 
     def __init__(
         self,
@@ -59,6 +69,7 @@ class Attempts:
         clock: Clock,
         rng: Random,
         made: str,
+        next_place: Callable[[], Place | None],
         changed: Callable[[], None],
     ) -> None:
         self._settings = settings
@@ -71,35 +82,62 @@ class Attempts:
         self._clock = clock
         self._rng = rng
         self._made = made
+        self._next_place = next_place
         self._changed = changed
+        self.broken: BaseException | None = None
+        """What broke the program in a request; None: nothing."""
         self._pools_told: set[str] = set()
         self.flights: set[Flight] = set()
 
-    def start(self, work: DatasetWork, member: Member) -> None:
-        """Send the dataset's next job to an endpoint."""
+    def fill(self) -> None:
+        """Send as much as there are places for."""
+        while (flight := self._board()) is not None:
+            flight.task = asyncio.get_running_loop().create_task(self._fly(flight))
+            flight.task.add_done_callback(self._note_end)
+
+    def _board(self) -> Flight | None:
+        """Take the next job, if there is a place for one."""
+        place = self._next_place()
+        if place is None:
+            return None
+        work, member = place
         flight = Flight(work, work.take(), member, self._clock.monotonic())
         work.in_flight += 1
         member.in_flight += 1
         self.flights.add(flight)
-        flight.task = asyncio.get_running_loop().create_task(self._run(flight))
-        flight.task.add_done_callback(lambda _: self._land(flight))
-
-    def failure(self, flight: Flight) -> BaseException | None:
-        """What broke the program in a flight that has landed; None: nothing."""
-        task = flight.task
-        return task.exception() if task and task.done() and not task.cancelled() else None
+        return flight
 
     def _land(self, flight: Flight) -> None:
         flight.work.in_flight -= 1
         flight.member.in_flight -= 1
-        if self.failure(flight) is None:
-            self.flights.discard(flight)  # one that broke stays, for the runner to find
+        self.flights.discard(flight)
+        flight.landed.set()
+
+    async def _fly(self, first: Flight) -> None:
+        """One request after the other, as long as there is a place: the next one goes out in the
+        same step in which an answer came in, so that no server waits for our own work."""
+        flight: Flight | None = first
+        while flight is not None:
+            task = flight.task
+            await self._run(flight)
+            self._land(flight)
+            flight = self._board()
+            if flight is not None:
+                flight.task = task
         self._changed()
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.broken = error
+            self._changed()
 
     async def _run(self, flight: Flight) -> None:
         # Between the answer and what becomes of it nothing is awaited, so that a flight that is
         # cancelled has no answer yet.
         work, job, member = flight.work, flight.job, flight.member
+        if flight.ended_by_us():  # before it began
+            work.queue.put(job)
+            return
         prompt = work.prompts.read(job.index)
         known = member.context or self._speech.context
         context = min((c for c in (known, self._context) if c is not None), default=None)
@@ -128,8 +166,10 @@ class Attempts:
         try:
             outcome: Outcome = await member.client.generate(data)
         except asyncio.CancelledError:
-            if flight.ending is None:
+            if not flight.ended_by_us():
                 raise
+            assert flight.task is not None
+            flight.task.uncancel()
             self._unanswered(flight, work.prompts.read(job.index))
             return
         prompt = work.prompts.read(job.index)

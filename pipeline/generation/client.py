@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import os
@@ -198,10 +197,3 @@ def _reason(error: BaseException) -> str:
     os_error = getattr(error, "os_error", error)
     text = (os_error.strerror or str(os_error)) if isinstance(os_error, OSError) else str(os_error)
     return text or type(error).__name__
-
-
-async def gather_quietly(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks and wait until they are gone; what they raised meanwhile is not of interest."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

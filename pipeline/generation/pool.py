@@ -11,8 +11,9 @@ from typing import Any
 from eagle_tui.clock import Clock
 from eagle_tui.rundir.desired import Endpoint
 
+from .aio import gather_quietly
 from .answers import Trouble
-from .client import Client, KeyMissingError, gather_quietly
+from .client import Client, KeyMissingError
 from .policy import backoff
 
 PULSE_S = 5.0

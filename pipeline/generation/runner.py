@@ -10,8 +10,8 @@ from eagle_tui.rundir import desired as wishes
 from eagle_tui.rundir import manifest
 
 from ..worker import Failed, Stopped, Worker
-from .attempts import Attempts, Ending, Flight
-from .client import gather_quietly
+from .aio import gather_quietly, wait
+from .attempts import Attempts, Ending, Flight, Place
 from .flow import Flow, decide
 from .plan import choose, exhausted
 from .pool import STILL_S, Pool
@@ -68,6 +68,7 @@ class Runner:
             clock=worker.clock,
             rng=self._rng,
             made=self._made,
+            next_place=self._next_place,
             changed=self._wake.set,
         )
 
@@ -118,7 +119,7 @@ class Runner:
                 if stop_by is None and self._worker.stop.is_set():
                     stop_by = now + STOP_DEADLINE_S + 1.0
             self._decide(stopping=stop_by is not None)
-            self._fill()
+            self._attempts.fill()
             self._tell()
             if writing.done():
                 writing.result()
@@ -128,15 +129,8 @@ class Runner:
                     await self._save_and_stop()
             elif self._finished(now):
                 return
-            await self._sleep()
-
-    async def _sleep(self) -> None:
-        try:
-            async with asyncio.timeout(TICK_S):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
-        self._wake.clear()
+            await wait(self._wake, TICK_S)
+            self._wake.clear()
 
     def _follow_wishes(self) -> None:
         try:
@@ -177,16 +171,15 @@ class Runner:
         elif desired.pause in ("hold", "abort") and self._flow.mode != "finishing":
             self._end_all("hold" if desired.pause == "hold" else "drop", ABORT_DEADLINE_S)
 
-    def _fill(self) -> None:
-        """Send as much as budget, caps and endpoints allow."""
+    def _next_place(self) -> Place | None:
+        """Where the next request may go by budget, caps and endpoints; None: nowhere now."""
         if not self._flow.sending:
-            return
+            return None
         now = self._clock.monotonic()
-        while (place := choose([w.standing(now) for w in self._works])) is not None:
-            member = self._pool.pick()
-            if member is None:
-                return
-            self._attempts.start(self._works[place], member)
+        place = choose([w.standing(now) for w in self._works])
+        if place is None or (member := self._pool.pick()) is None:
+            return None
+        return self._works[place], member
 
     def _end_all(self, ending: Ending, deadline_s: float) -> None:
         for flight in self._attempts.flights:
@@ -222,7 +215,7 @@ class Runner:
         task, client = flight.task, flight.member.client
         assert task is not None and client is not None
         by = self._clock.monotonic() + deadline_s
-        while not task.done():
+        while not flight.landed.is_set():
             left = by - self._clock.monotonic()
             if left <= 0:
                 task.cancel()
@@ -234,14 +227,14 @@ class Runner:
                             await client.abort(flight.rid)
                     except TimeoutError:
                         continue
-            await asyncio.wait({task}, timeout=min(ABORT_AGAIN_S, left))
+            await wait(flight.landed, min(ABORT_AGAIN_S, left))
 
     def _raise_failure(self) -> None:
-        for flight in self._attempts.flights:
-            if (error := self._attempts.failure(flight)) is not None:
-                if isinstance(error, ValueError | OSError):
-                    raise Failed(str(error)) from error
-                raise error
+        error = self._attempts.broken
+        if isinstance(error, ValueError | OSError):
+            raise Failed(str(error)) from error
+        if error is not None:
+            raise error
 
     def _finished(self, now: float) -> bool:
         if self._attempts.flights:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from eagle_tui.rundir.jsonl import Appender
 
 from ..worker import Failed
+from .aio import wait
 
 RETRY_S = 2.0
 """Seconds between attempts to write to a full disk."""
@@ -68,7 +69,7 @@ class Writer:
                 await self._wake.wait()
                 due = loop.time() + self._interval
             else:
-                await self._wait(self._wake, max(0.0, due - loop.time()))
+                await wait(self._wake, max(0.0, due - loop.time()))
             self._wake.clear()
             await self._append_all()
             if self._dirty and (self._urgent or loop.time() >= due):
@@ -104,7 +105,7 @@ class Writer:
         )
         self._on_change()
         self._kick.clear()
-        await self._wait(self._kick, RETRY_S)
+        await wait(self._kick, RETRY_S)
 
     async def _sync(self) -> None:
         # In a thread: a busy disk may take long, and meanwhile answers come in and are queued.
@@ -141,11 +142,3 @@ class Writer:
         """Force to disk and close. What is still queued is lost: `flush` first."""
         for file in self._files.values():
             file.close()
-
-    @staticmethod
-    async def _wait(event: asyncio.Event, timeout_s: float) -> None:
-        try:
-            async with asyncio.timeout(timeout_s):
-                await event.wait()
-        except TimeoutError:
-            return

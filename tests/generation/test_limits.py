@@ -69,12 +69,13 @@ async def test_concurrency_live_and_the_next_dataset_fills_up(tmp_path: Path) ->
     )
     of_b2 = {tuple(ids) for ids in world.prompts["b2"].values()}
     seen: set[tuple[int, int]] = set()
-    async with FakeServer(token_s=0.01) as server:
+    async with FakeServer(token_s=0.06) as server:
         world.endpoint(server.url)
         run = world.start()
         await until(lambda: len(server.live) == 10)
         world.want(datasets={"b1": DatasetControl(concurrency=20)})
         await until(lambda: len(server.live) == 20)
+        server.token_s = 0.01
         while not run.done():
             second = sum(tuple(live.prompt) in of_b2 for live in server.live.values())
             seen.add((len(server.live) - second, second))
