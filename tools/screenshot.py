@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
         client,
         clock=ManualClock(wall=client.now.at),
         theme=options.theme,
-        glyphs=options.glyphs,
+        glyphs_mode=options.glyphs,
         theme_dir=options.scene.parent / "no-user-themes",
     )
 

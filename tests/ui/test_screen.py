@@ -32,7 +32,7 @@ async def test_a_silent_supervisor_is_said_and_comes_back(
         await ui.until(pilot, lambda: "The supervisor of /runs/x is gone" in ui.text(app))
         assert app.main.has_class("-stale")
         app.clock.advance(75)  # type: ignore[attr-defined]
-        await ui.until(pilot, lambda: "the figures are 1m old" in ui.text(app))
+        await ui.until(pilot, lambda: "Figures are 1m old" in ui.text(app))
         assert "b2_opencodeinstruct" in ui.text(app), "the last figures stay"
         polls = client.polls
         await ui.until(pilot, lambda: client.polls > polls + 1)
@@ -173,7 +173,7 @@ async def test_a_lost_and_a_stale_gpu_are_told(client: Any, make_app: MakeApp, u
 async def test_no_size_breaks_it(
     size: tuple[int, int], mode: str, client: Any, make_app: MakeApp, ui: Any
 ) -> None:
-    app = make_app(client, glyphs=mode)
+    app = make_app(client, glyphs_mode=mode)
     async with ui.run(app, size=(200, 50)) as pilot:
         await ui.ready(pilot)
         await pilot.resize_terminal(*size)
@@ -272,3 +272,27 @@ async def test_words_take_the_rows_they_need(client: Any, make_app: MakeApp, ui:
         await pilot.press("p")
         about = app.screen.query_one("#about", Words)
         assert about.size.height >= 3
+
+
+async def test_the_cursor_goes_with_the_work_until_it_is_moved(
+    client: Any, make_app: MakeApp, ui: Any
+) -> None:
+    def done(name: str) -> None:
+        rows = [
+            row.model_copy(update={"state": "done"}) if row.name == name else row
+            for row in client.now.datasets
+        ]
+        client.now = client.now.model_copy(update={"datasets": tuple(rows)})
+
+    app = make_app(client)
+    async with ui.run(app, size=(100, 30)) as pilot:
+        await ui.ready(pilot)
+        table = app.main.datasets
+        assert table.selected == "b2_opencodeinstruct"
+        done("b2_opencodeinstruct")
+        await ui.until(pilot, lambda: table.selected == "b3_magicoder")
+        await pilot.press("up")
+        done("b3_magicoder")
+        polls = client.polls
+        await ui.until(pilot, lambda: client.polls > polls + 2)
+        assert table.selected == "b2_opencodeinstruct"

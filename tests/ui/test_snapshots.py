@@ -58,7 +58,7 @@ def test_without_gpu(
 
 
 def test_ascii(client: Any, make_app: MakeApp, snap_compare: Compare) -> None:
-    app = make_app(client, glyphs="ascii", poll_s=3600)
+    app = make_app(client, glyphs_mode="ascii", poll_s=3600)
     assert snap_compare(app, terminal_size=(160, 40), run_before=settled())
 
 

@@ -72,7 +72,7 @@ class EagleApp(App[None], inherit_bindings=False):
         readonly: bool = False,
         clock: Clock | None = None,
         theme: str = themes.DEFAULT_THEME,
-        glyphs: GlyphMode = "braille",
+        glyphs_mode: GlyphMode = "braille",
         theme_dir: Path | None = None,
         poll_s: float = POLL_S,
     ) -> None:
@@ -82,7 +82,7 @@ class EagleApp(App[None], inherit_bindings=False):
         self.client = client
         self.readonly = readonly
         self.clock = clock or SystemClock()
-        self.glyphs = glyph_set(glyphs)
+        self.glyphs = glyph_set(glyphs_mode)
         self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self.frame: Frame | None = None
         self._poll_s = poll_s
@@ -101,7 +101,7 @@ class EagleApp(App[None], inherit_bindings=False):
         self.palette: Palette = palette(self._themes[theme])
         self.theme = theme
         self._terminal = TerminalWatch(self.exit)
-        self.set_class(glyphs == "ascii", "-ascii")
+        self.set_class(glyphs_mode == "ascii", "-ascii")
 
     @property
     def theme_names(self) -> list[str]:

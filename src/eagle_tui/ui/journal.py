@@ -19,7 +19,7 @@ _TRAIL: dict[CommandState, tuple[CommandState, ...]] = {
     "in_effect": ("requested", "accepted", "in_effect"),
     "refused": ("requested", "refused"),
 }
-_SOURCE_WIDTH = 10
+_SOURCE_WIDTH = 11
 _SOURCE_FROM = 56
 """Width from which a line has room for the source."""
 _TEXT_LEAST = 16
@@ -68,6 +68,8 @@ def one_line(entry: Entry, now: float, width: int, look: Palette, glyphs: Glyphs
     trail = Pen()
     _trail(trail, entry, look, glyphs)
     text = safe_line(entry.text)
+    if width < _SOURCE_FROM and not entry.trail:
+        text = f"{safe_line(entry.source)}: {text}"
     room = width - pen.width - trail.width
     if len(text) > room and entry.trail:
         trail = Pen().add(f" {glyphs.arrow} ", look.muted)

@@ -135,8 +135,7 @@ class MainScreen(Screen[None]):
             fine = await client.history("tok_s", now - FINE_S, FINE_STEP_S)
             coarse = await client.history("tok_s", now - KEEP_S, COARSE_STEP_S)
         except ClientError:
-            self._history_wanted = True  # the poll says that nobody answers; ask again after it
-            return
+            return  # the poll says so, too, and makes us ask again when it is answered
         first = fine.points[0].t if fine.points else now
         series = self.throughput.series
         series.extend((point.t, point.mean) for point in coarse.points if point.t < first)

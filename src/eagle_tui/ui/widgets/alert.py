@@ -32,7 +32,7 @@ class AlertLine(Canvas):
             yield Pen().add(" ").cell(self.waiting, width - 1, style).segments
         elif self.frame.problem:
             age = fmt.age(self.frame.age_s)
-            text = f"{self.frame.problem}  Trying again; the figures are {age} old."
+            text = f"Figures are {age} old. {self.frame.problem}"
             glyph = self.glyphs.state("error")
             yield Pen().cell(f" {glyph} {text}", width, self.palette.error).segments
         else:

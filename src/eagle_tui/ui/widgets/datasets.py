@@ -64,6 +64,8 @@ class DatasetTable(Vertical):
         super().__init__(self._grid, id=id)
         self.frame: Frame | None = None
         self.selected: str | None = None
+        self._chosen = False
+        """Whether the operator put the cursor where it stands; until then it goes with the work."""
         self._offset = 0
         self._shown_room = 0
 
@@ -74,8 +76,9 @@ class DatasetTable(Vertical):
     def show(self, frame: Frame) -> None:
         self.frame = frame
         names = [row.name for row in self.rows]
-        if names and self.selected not in names:
-            self._select(_first_at_work(self.rows))
+        wanted = _first_at_work(self.rows) if names else None
+        if wanted and (self.selected not in names or self._follows(wanted)):
+            self._select(wanted)
         self._fill()
 
     def move(self, by: int) -> None:
@@ -84,6 +87,7 @@ class DatasetTable(Vertical):
         if self.selected not in names:
             return
         index = min(max(names.index(self.selected) + by, 0), len(names) - 1)
+        self._chosen = True
         if names[index] != self.selected:
             self._select(names[index])
             self._fill()
@@ -101,8 +105,18 @@ class DatasetTable(Vertical):
         offset = event.get_content_offset(self)
         index = (offset.y - 1 + self._offset) if offset is not None else -1
         if 0 <= index < len(self.rows) and offset is not None and 1 <= offset.y <= self._room():
+            self._chosen = True
             self._select(self.rows[index].name)
             self._fill()
+
+    def _follows(self, wanted: str) -> bool:
+        """Whether the cursor goes on by itself, because what it stands on is at work no more."""
+        states = {row.name: row.state for row in self.rows}
+        return (
+            not self._chosen
+            and states[wanted] == "running"
+            and states.get(self.selected or "") != "running"
+        )
 
     def _select(self, name: str) -> None:
         self.selected = name

@@ -15,8 +15,8 @@ from eagle_tui.ui.frame import LABEL_AGE_S, Frame, Series
 
 WINDOW_S = 1800.0
 """What the chart covers at least, once there is so much."""
-FINE_S = 900.0
-"""How far back the supervisor keeps a point per second; before that it is one per ten."""
+FINE_S = 840.0
+"""How far back there is surely a point per second (kept for 900 s); before that, one per ten."""
 FINE_STEP_S, COARSE_STEP_S = 1.0, 10.0
 KV_TIGHT, KV_FULL = 0.90, 0.97
 _AXIS = 7
