@@ -82,4 +82,4 @@ def bar(share: float | None, width: int, glyphs: Glyphs) -> tuple[str, str]:
 def _level(value: float | None, top: float, levels: int) -> int:
     if value is None or not math.isfinite(value) or value <= 0 or top <= 0:
         return 0
-    return min(max(round(value / top * levels), 1), levels)
+    return max(round(min(value / top, 1.0) * levels), 1)
