@@ -1,7 +1,7 @@
 """Makes the pages of docs/ that come from the code: config.md and keys.md.
 
-    python tools/make_docs.py            write them
-    python tools/make_docs.py --check    exit 1 when one is not up to date
+python tools/make_docs.py            write them
+python tools/make_docs.py --check    exit 1 when one is not up to date
 """
 
 from __future__ import annotations

@@ -132,7 +132,8 @@ def test_an_operators_hour(new_run: Callable[..., Run], tmux: Tmux) -> None:
 
     # Advance: merge starts with what is there.
     tmux.press("a")
-    tmux.wait("left out")
+    tmux.wait("throws work away")
+    time.sleep(1.5)  # a warning is confirmed only after it could be read
     tmux.press("Enter")
     run.wait_done(120)
     tmux.wait("merge done")

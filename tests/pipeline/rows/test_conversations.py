@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+
 from eagle_tui.pipeline.conversations import ROLES, as_native, as_prompt, normalise
 from eagle_tui.pipeline.formats import Rejected
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from eagle_tui.pipeline import shards
-from eagle_tui.pipeline.merge import Index, body, coverage, val_rows
-from eagle_tui.pipeline.shards import ShardError, TokenRow
-from eagle_tui.pipeline.training_rows import Dropped, RowMaker
-from eagle_tui.pipeline.worker import main
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
 from eagle_tui.config.model import MergeSection
+from eagle_tui.pipeline import shards
+from eagle_tui.pipeline.merge import Index, body, coverage, val_rows
+from eagle_tui.pipeline.shards import ShardError, TokenRow
+from eagle_tui.pipeline.training_rows import Dropped, RowMaker
+from eagle_tui.pipeline.worker import main
 from eagle_tui.rundir import jsonl, manifest
 from eagle_tui.rundir.paths import RunDir
 

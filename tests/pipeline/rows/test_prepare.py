@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from eagle_tui.pipeline.prepare import body
-from eagle_tui.pipeline.worker import Stopped, Worker, main
 from transformers import AutoTokenizer
 
 from eagle_tui.clock import SystemClock
 from eagle_tui.config import load_config
+from eagle_tui.pipeline.prepare import body
+from eagle_tui.pipeline.worker import Stopped, Worker, main
 from eagle_tui.rundir import jsonl, manifest
 from eagle_tui.rundir.events import WorkerLog
 from eagle_tui.rundir.paths import RunDir

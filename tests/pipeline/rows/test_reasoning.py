@@ -6,10 +6,11 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from eagle_tui.pipeline.families import FAMILIES, Family, UnknownFamilyError, find_family
-from eagle_tui.pipeline.reasoning import Splitter, make_splitter
 from hypothesis import given
 from hypothesis import strategies as st
+
+from eagle_tui.pipeline.families import FAMILIES, Family, UnknownFamilyError, find_family
+from eagle_tui.pipeline.reasoning import Splitter, make_splitter
 
 THINK_FAMILIES = [name for name, f in FAMILIES.items() if f.openers == ("<think>",)]
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from eagle_tui.pipeline import json_stream
-from eagle_tui.pipeline.sources import RawRow, open_source
-from eagle_tui.pipeline.worker import Failed, Refused
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eagle_tui.config.model import DatasetSection
+from eagle_tui.pipeline import json_stream
+from eagle_tui.pipeline.sources import RawRow, open_source
+from eagle_tui.pipeline.worker import Failed, Refused
 from eagle_tui.rundir.paths import RunDir
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from eagle_tui.pipeline.formats import Rejected
 from eagle_tui.pipeline.template import Renderer
 
