@@ -29,8 +29,9 @@ from pathlib import Path
 
 import httpx
 import torch
-from eagle_tui.pipeline.engine.random_model import write_random_model
 from transformers import AutoModelForCausalLM, DynamicCache
+
+from eagle_tui.pipeline.engine.random_model import write_random_model
 
 PROMPT_TOKENS = 48
 START_TIMEOUT_S = 60.0

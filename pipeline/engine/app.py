@@ -77,7 +77,7 @@ class Gatekeeper:
 
 async def read_object(request: Request) -> dict[str, Any]:
     """The JSON body, which must be an object."""
-    body = parse_json(await request.body())
+    body = parse_json(await request.body(), request.headers.get("content-type"))
     if not isinstance(body, dict):
         raise Refusal(
             "1 validation error:\n  body: Input should be a valid dictionary", shape=Shape.OBJECT

@@ -44,8 +44,9 @@ class _Generate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         raw = await request.body()
+        kind = request.headers.get("content-type")
         gone = asyncio.ensure_future(_hang_up(receive))
-        work = asyncio.ensure_future(self._answer(raw, scope, receive, send))
+        work = asyncio.ensure_future(self._answer(raw, kind, scope, receive, send))
         try:
             await asyncio.wait({gone, work}, return_when=asyncio.FIRST_COMPLETED)
             if work.done():
@@ -55,10 +56,12 @@ class _Generate:
                 task.cancel()
             await asyncio.gather(gone, work, return_exceptions=True)
 
-    async def _answer(self, raw: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer(
+        self, raw: bytes, kind: str | None, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         body: object = None
         try:
-            body = parse_json(raw)
+            body = parse_json(raw, kind)
             call = read_call(body)
             prompts = self._service.prompts(call)
         except Refusal as refusal:

@@ -77,8 +77,18 @@ def _bad_type(field: str, expected: str, value: object) -> Refusal:
     )
 
 
-def parse_json(raw: bytes) -> Any:
-    """The JSON of a body; raises `Refusal` in the shape of SGLang's validation errors."""
+def parse_json(raw: bytes, content_type: str | None) -> Any:
+    """The JSON of a body; raises `Refusal` in the shape of SGLang's validation errors.
+
+    Like SGLang's, a body of another declared type is none.
+    """
+    kind = (content_type or "application/json").partition(";")[0].strip().lower()
+    if raw and kind != "application/json" and not kind.endswith("+json"):
+        raise Refusal(
+            "1 validation error:\n  body: Input should be JSON with the header "
+            f"content-type: application/json, got {kind}",
+            shape=Shape.OBJECT,
+        )
     if not raw:
         raise Refusal("1 validation error:\n  body: Field required", shape=Shape.OBJECT)
     try:

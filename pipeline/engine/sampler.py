@@ -2,7 +2,8 @@
 
 The filters follow SGLang's ``top_k_top_p_min_p_sampling_from_probs_torch``. The draw is by
 inverting the distribution function with one uniform number per row, which comes from the
-request's own generator: a seeded request gives the same tokens whoever it shares the batch with.
+request's own generator: a seeded request gives the same tokens whoever it shares the batch with, as
+long as no number falls so near the border between two tokens that rounding decides.
 """
 
 from __future__ import annotations

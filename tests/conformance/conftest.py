@@ -3,9 +3,9 @@
 - default: the embedded engine, started here;
 - ``-m sglang``: every real SGLang installed by ``tools/sglang-cpu/install.sh``, or the one named
   by ``EAGLE_TUI_SGLANG_VERSION``;
-- ``EAGLE_TUI_CONFORMANCE_URL=http://…``: a server that runs already (add
-  ``EAGLE_TUI_CONFORMANCE_VERSION`` when it is not 0.5.23). Tests that need a server with special
-  limits are skipped then.
+- ``EAGLE_TUI_CONFORMANCE_URL=http://…``: a server that runs already; add
+  ``EAGLE_TUI_CONFORMANCE_VERSION``, a key of `DIFFERENCES`, when it is not 0.5.23. Tests that need
+  a server with special limits are skipped then.
 
 What differs between the servers stands in `DIFFERENCES` and nowhere else.
 """
@@ -52,7 +52,6 @@ class Differences:
     unknown_include_status: int = 500
     retracted_stream_keeps_ids: bool = True  # else: the last event has only the newest of them
     seeds: bool = False  # sampling_seed alone makes a request repeatable
-    wrong_content_type_status: int = 400
 
 
 DIFFERENCES = {
@@ -61,7 +60,6 @@ DIFFERENCES = {
         foreign_token_status=400,
         unknown_include_status=400,
         seeds=True,
-        wrong_content_type_status=200,
     ),
     "0.5.23": Differences(),
     "0.5.17": Differences(
@@ -83,6 +81,7 @@ class Server:
     url: str
     kind: str
     key: str | None = None
+    model: Path | None = None  # None: started by somebody else, with flags of his own
 
     @property
     def differs(self) -> Differences:
@@ -190,7 +189,7 @@ def server(kind: str, model: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         return
     scratch = tmp_path_factory.mktemp("server")
     for url in _serve(kind, model, scratch, ["--max-total-tokens", "16384"]):
-        yield Server(url, kind)
+        yield Server(url, kind, model=model)
 
 
 @pytest.fixture(scope="session")
@@ -203,7 +202,7 @@ def tight(kind: str, model: Path, tmp_path_factory: pytest.TempPathFactory) -> I
         *("--max-queued-requests", "1", "--reasoning-parser", "qwen3", "--api-key", TIGHT_KEY),
     ]
     for url in _serve(kind, model, tmp_path_factory.mktemp("tight"), flags):
-        yield Server(url, kind, TIGHT_KEY)
+        yield Server(url, kind, TIGHT_KEY, model)
 
 
 class Running:

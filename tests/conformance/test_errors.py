@@ -65,6 +65,14 @@ async def test_malformed_json(api: Any) -> None:
     assert answer.json()["object"] == "error"
 
 
+async def test_a_body_that_is_not_declared_as_json(api: Any) -> None:
+    answer = await api.http.post(
+        "/generate", content=b'{"text": "x"}', headers={"content-type": "text/plain"}
+    )
+    assert answer.status_code == 400
+    assert answer.json()["object"] == "error"
+
+
 async def test_empty_input_ids(api: Any) -> None:
     answer = await api.post("/generate", {"input_ids": []})
     assert answer.status_code == 400

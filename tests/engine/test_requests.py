@@ -109,8 +109,27 @@ def test_any_json_is_served_or_refused(body: Any) -> None:
 @pytest.mark.parametrize("raw", [b"", b"{", b"\xff\xfe", b'{"a": 1} x'])
 def test_bytes_that_are_no_json(raw: bytes) -> None:
     with pytest.raises(Refusal) as caught:
-        parse_json(raw)
+        parse_json(raw, "application/json")
     assert caught.value.shape is Shape.OBJECT
+
+
+@pytest.mark.parametrize(
+    ("kind", "fine"),
+    [
+        (None, True),
+        ("application/json", True),
+        ("Application/JSON; charset=utf-8", True),
+        ("application/problem+json", True),
+        ("text/plain", False),
+        ("application/x-www-form-urlencoded", False),
+    ],
+)
+def test_the_declared_type_has_to_be_json(kind: str | None, fine: bool) -> None:
+    if fine:
+        assert parse_json(b"{}", kind) == {}
+    else:
+        with pytest.raises(Refusal, match="content-type"):
+            parse_json(b"{}", kind)
 
 
 MARKERS = ReasoningMarkers(openers=((1,), (2, 3)), closers=((7, 8), (6,)))
