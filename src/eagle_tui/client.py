@@ -227,6 +227,9 @@ class SocketClient:
         if not self._revive or now - self._tried < REVIVE_S:
             raise ClientError(_gone(self._run.root, error)) from error
         self._tried = now
+        before = last_status(self._run)
+        if before is not None and before.supervisor.state == "stopped":
+            raise Down(f"{self._run.root}: the run is down; `eagle-tui up` goes on") from error
         await asyncio.to_thread(ensure_supervisor, self._run)
 
 

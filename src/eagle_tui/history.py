@@ -14,6 +14,9 @@ from eagle_tui.protocol import History, HistoryPoint
 TIERS: tuple[tuple[int, float | None], ...] = ((1, 900.0), (10, 6 * 3600.0), (60, None))
 """(seconds of a bucket, seconds for which it is kept; None: for ever)."""
 
+SLACK_S = 10.0
+"""Asked for a moment more than a tier keeps, its finer points are still the better answer."""
+
 FLUSH_S = 10.0
 """Buckets go to disk at least this often: what a kill -9 of the supervisor may lose."""
 
@@ -97,7 +100,7 @@ class Recorder:
         not finer than `step_s`."""
         step = TIERS[-1][0]
         for tier, kept in TIERS:
-            if tier >= step_s and (kept is None or since >= now - kept):
+            if tier >= step_s and (kept is None or since >= now - kept - SLACK_S):
                 step = tier
                 break
         self.flush(now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import signal
 import time
 from collections import Counter
@@ -96,3 +97,18 @@ def test_a_second_supervisor_is_refused(new_run: Callable[..., Run]) -> None:
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 3
     assert "another supervisor has this run" in done.stderr and '"pid"' in done.stderr
+
+
+def test_a_run_directory_that_is_removed_takes_its_processes_along(
+    new_run: Callable[..., Run],
+) -> None:
+    run = new_run(rows=20)
+    run.up()
+    run.wait("generate runs", lambda s: s.phases[1].state == "running", 60)
+    left = [p for k in ("supervisor", "engine", "generate") for p in run.processes(k)]
+    assert len(left) == 3
+    shutil.rmtree(run.root)
+    deadline = time.monotonic() + 20
+    while any(proc.alive(p) for p in left):
+        assert time.monotonic() < deadline, "processes were left behind"
+        time.sleep(0.1)

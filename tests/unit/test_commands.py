@@ -76,7 +76,7 @@ def test_cap_says_what_it_saves() -> None:
     lim = limits(CONFIG, change.desired, CONFIG.dataset_named("short"))
     assert lim.cap_tokens == 2000
     assert "1,000 tokens in 10 responses now" in change.sentence
-    assert "about 10 more, 80 prompts left out, saves about 0.2 h" in change.sentence
+    assert "about 10 more, 80 prompts left out, saves about 13 min" in change.sentence
 
 
 def test_a_cap_on_a_dataset_not_begun_borrows_the_mean_of_the_others() -> None:

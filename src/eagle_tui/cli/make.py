@@ -14,7 +14,7 @@ import click
 
 from eagle_tui.cli.common import RUN, SET, Exit, rundir
 from eagle_tui.cli.headless import follow_to_the_end
-from eagle_tui.client import SocketClient, ensure_supervisor
+from eagle_tui.client import SocketClient, ensure_supervisor, last_status
 from eagle_tui.config import load_config, parse_config
 from eagle_tui.config.load import override, read_text
 from eagle_tui.config.presets import PRESETS, preset_text
@@ -110,8 +110,6 @@ def attach(
     glyphs: Literal["braille", "block", "ascii"] | None,
 ) -> None:
     """Open the screen on a run. Leaving it (q) leaves the run going."""
-    if not sys.stdout.isatty() or not sys.stdin.isatty():
-        raise Exit(USAGE, "the screen needs a terminal; `eagle-tui status` does not")
     found = rundir(run)
     ensure_supervisor(found)
     open_screen(found, readonly=readonly, theme=theme, glyphs=glyphs)
@@ -124,7 +122,10 @@ def open_screen(
     theme: str | None = None,
     glyphs: Literal["braille", "block", "ascii"] | None = None,
 ) -> None:
-    """The screen, until the operator leaves it."""
+    """The screen, until the operator leaves it. Exit 2 where there is no terminal for it."""
+    # Textual reads from standard input and draws on standard error.
+    if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
+        raise Exit(USAGE, "the screen needs a terminal; `eagle-tui status` does not")
     # Imported here: Textual takes a moment, and most commands do without it.
     from eagle_tui.ui.app import EagleApp
 
@@ -135,7 +136,11 @@ def open_screen(
         theme=theme or config.ui.theme,
         glyphs_mode=glyphs or ("braille" if _speaks_unicode() else "ascii"),
     ).run()
-    click.echo(f"Detached; the run goes on. Back: eagle-tui attach {run.root}")
+    after = last_status(run)
+    if after is not None and after.supervisor.state == "stopped":
+        click.echo(f"The run is down; `eagle-tui up {run.root}` goes on.")
+    else:
+        click.echo(f"Detached; the run goes on. Back: eagle-tui attach {run.root}")
 
 
 def _speaks_unicode() -> bool:
@@ -166,8 +171,6 @@ def demo(directory: Path | None, headless: bool, keep: bool, settings: tuple[str
         asyncio.run(_go_on(run))
     if headless:
         raise Exit(asyncio.run(follow_to_the_end(run, stop_after=not keep)))
-    if not sys.stdout.isatty():
-        raise Exit(USAGE, "the screen needs a terminal; use --headless without one")
     open_screen(run)
 
 

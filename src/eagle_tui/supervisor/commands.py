@@ -171,8 +171,15 @@ def _cap_sentence(
     saved = left - still
     text += f"; about {still:,} more, {saved:,} prompts left out"
     if saved and view.tok_s:
-        text += f", saves about {saved * mean / view.tok_s / 3600:.1f} h"
+        text += f", saves about {_time(saved * mean / view.tok_s)}"
     return text
+
+
+def _time(seconds: float) -> str:
+    """A time in the unit that suits it."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _concurrency(view: View, args: dict[str, Any]) -> Change:

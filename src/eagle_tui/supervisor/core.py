@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 
 import httpx
 
@@ -88,6 +89,9 @@ class Supervisor:
     def _tick(self) -> bool:
         """One round; True when the run is down and the supervisor shall end."""
         board = self.board
+        if not board.run.lock.exists():
+            self._give_up()
+            return True
         board.figures.poll()
         for note in board.figures.take_notes():
             self.say(severity_of(note.severity), note.phase, note.text)
@@ -103,6 +107,14 @@ class Supervisor:
         self.status = self._make_status()
         self._write_snapshot("stopped")
         return True
+
+    def _give_up(self) -> None:
+        """The run directory is gone: nobody can look or steer any more, so nothing is left on."""
+        print(f"{self.board.run.root} is gone: everything is stopped", file=sys.stderr, flush=True)
+        for slot in self.board.slots.values():
+            slot.abandon()
+        for server in self.board.servers:
+            server.abandon()
 
     def _second(self) -> None:
         """What is done once a second."""

@@ -143,6 +143,11 @@ class ManagedServer:
         if self.state == "failed":
             self.state, self.reason = "stopped", ""
 
+    def abandon(self) -> None:
+        """Kill a server of ours at once; its run directory is gone."""
+        if self._handle is not None:
+            self._handle.kill_all()
+
     def status(self) -> ServerStatus:
         """Its figures; those that are too old to be true are null."""
         figures = self._poller.last if self._poller else None

@@ -196,6 +196,11 @@ class WorkerSlot:
             failed[self.phase] = self.failed
         self._s.store.put("failed", failed)
 
+    def abandon(self) -> None:
+        """Kill the worker at once; its run directory is gone."""
+        if self._handle is not None:
+            self._handle.kill_all()
+
     def stop(self, timeout_s: float) -> None:
         """Ask the worker to stop; after `timeout_s` it is killed by `check`."""
         if self._handle is not None and self._kill_at is None:
