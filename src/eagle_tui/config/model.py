@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     StringConstraints,
     field_validator,
     model_validator,
 )
+
+from eagle_tui.config.drafter import BenchSection, ExtractSection, TrainSection
+from eagle_tui.config.section import Section
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 """Names become file names, so: lower-case letters, digits, `.`, `_`, `-`; at most 63 characters."""
@@ -22,14 +23,6 @@ RESERVED_ENDINGS = (".rejected", ".dead", ".partial", ".meta")
 PHASES: tuple[str, ...] = ("prepare", "generate", "merge", "extract", "train", "bench")
 PhaseName = Literal["prepare", "generate", "merge", "extract", "train", "bench"]
 FlagValue = bool | int | float | str | list[int] | list[str]
-
-
-class Section(BaseModel):
-    """Strict: an unknown key is an error; numbers are not read from strings."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True
-    )
 
 
 class RunSection(Section):
@@ -233,6 +226,9 @@ class RunConfig(Section):
     prepare: PrepareSection = PrepareSection()
     generate: GenerateSection = GenerateSection()
     merge: MergeSection = MergeSection()
+    extract: ExtractSection = ExtractSection()
+    train: TrainSection = TrainSection()
+    bench: BenchSection = BenchSection()
     supervisor: SupervisorSection = SupervisorSection()
     ui: UiSection = UiSection()
 
