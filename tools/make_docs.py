@@ -63,7 +63,8 @@ def config_page() -> str:
         "",
         "What the operator asks for. Strict: an unknown key is an error that names the nearest"
         " known one, and all problems are told at once (`eagle-tui check RUN`). `eagle-tui init`"
-        " writes a first file; `--set KEY=VALUE` changes it, for example `--set generate.concurrency=64` or"
+        " writes a first file; `--set KEY=VALUE` changes it, for example"
+        " `--set generate.concurrency=64` or"
         " `--set 'dataset[b1-glaive].cap_tokens=5_000_000'`.",
         "",
     ]

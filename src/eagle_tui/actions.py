@@ -117,6 +117,25 @@ ACTIONS: tuple[Action, ...] = (
         confirm=True,
     ),
     Action(
+        "retry",
+        "Retry",
+        "Generate prompts again whose state is final: those that failed, looped, had no answer, …",
+        key="t",
+        verb="retry",
+        params=(
+            Param(
+                "state",
+                "choice",
+                "Which prompts.",
+                choices=("failed", "over_context", "no_answer", "loop", "truncated"),
+                default="failed",
+            ),
+            Param("dataset", "dataset", "Only of this dataset."),
+        ),
+        confirm=True,
+        footer=False,
+    ),
+    Action(
         "rerun",
         "Rerun",
         "Run a failed, stale or finished phase again; finished work is kept and reused.",

@@ -57,6 +57,8 @@ class PhaseStatus(Frozen):
     unit: str = ""
     elapsed_s: float | None = None
     eta_s: tuple[float, float, float] | None = None
+    figures: dict[str, float | None] = {}
+    """What the phase measures of itself, such as loss, accept, tok_s, data_wait."""
 
 
 class DatasetStatus(Frozen):

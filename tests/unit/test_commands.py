@@ -10,7 +10,7 @@ import pytest
 from eagle_tui.actions import ACTIONS
 from eagle_tui.config import PHASES, parse_config
 from eagle_tui.protocol import PhaseState, PhaseStatus
-from eagle_tui.rundir.desired import Desired, limits, ordered
+from eagle_tui.rundir.desired import Desired, Retry, limits, ordered
 from eagle_tui.supervisor.commands import VERBS, Refusal, View, apply, preview
 from eagle_tui.supervisor.figures import DatasetFigures
 
@@ -114,6 +114,20 @@ def test_advance_says_what_is_left_out() -> None:
     assert change.desired.finish == ("generate",)
     assert "10 responses; 90 prompts are left out; the 7 in flight finish first" in change.sentence
     assert change.drops_work
+
+
+def test_retry_is_an_order_with_a_number() -> None:
+    figures = DatasetFigures(prompts=9, states=Counter(failed=2, loop=1))
+    with_dead = view("done", datasets={"short": figures})
+    change = apply(with_dead, "retry", {"dataset": "short"})
+    assert change.desired.retries == (Retry(seq=5, dataset="short", states=("failed",)),)
+    assert (change.again, change.drops_work) == (("generate", "merge"), False)
+    assert "2 prompts of short in state failed" in change.sentence
+    assert apply(with_dead, "retry", {"state": "loop"}).drops_work
+    with pytest.raises(Refusal, match="no prompt is in state truncated"):
+        apply(with_dead, "retry", {"state": "truncated"})
+    with pytest.raises(Refusal, match="expected one of"):
+        apply(with_dead, "retry", {"state": "complete"})
 
 
 def test_rerun_takes_the_cheap_phases_after_it_along() -> None:

@@ -36,6 +36,16 @@ class DatasetControl(_Frozen):
     skip: bool = False
 
 
+class Retry(_Frozen):
+    """An order to generate prompts again whose state was final. Known by the `seq` at which it was
+    given, so that a worker carries it out once."""
+
+    seq: int
+    dataset: str | None = None
+    """None: every dataset."""
+    states: tuple[str, ...] = ()
+
+
 class Desired(_Frozen):
     """`desired.json`. `seq` grows with each change; a worker reports the last one it applied."""
 
@@ -46,6 +56,7 @@ class Desired(_Frozen):
     """Datasets to take first; those not named follow in the order of run.toml."""
     finish: tuple[str, ...] = ()
     """Phases that shall end with what is there."""
+    retries: tuple[Retry, ...] = ()
     endpoints: tuple[Endpoint, ...] = ()
 
 

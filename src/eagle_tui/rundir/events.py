@@ -11,6 +11,7 @@ Every line holds `e` (kind) and `at` (Unix seconds). Kinds:
              response became final; adds to what was known
 - `flow`     mode, in_flight {dataset: n}, seq, reason, oldest_s, endpoints {name: why it is out,
              or ""}: what the phase does now; `seq` is the desired state it has applied
+- `metric`   values {name: number or null}: what the phase measures of itself, such as loss
 - `note`     severity, text: for the operator to read
 - `end`      outcome (done|stopped|failed|refused), reason
 """

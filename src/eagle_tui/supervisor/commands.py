@@ -8,18 +8,20 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from eagle_tui import lengths
 from eagle_tui.actions import BY_VERB
 from eagle_tui.config.model import PHASES, RunConfig
 from eagle_tui.protocol import PhaseStatus, Preview
-from eagle_tui.rundir.desired import DatasetControl, Desired, limits
+from eagle_tui.rundir.desired import DatasetControl, Desired, Retry, limits
 from eagle_tui.supervisor.figures import DatasetFigures
 from eagle_tui.supervisor.phases import PAUSABLE
 
 MAX_CONCURRENCY = 65_536
+RETRIED = ("failed", "over_context", "no_answer", "loop", "truncated")
+"""States whose prompts can be generated again."""
 
 
 class Refusal(ValueError):
@@ -252,6 +254,25 @@ def _advance(view: View, args: dict[str, Any]) -> Change:
     return Change(_next(view, finish=finish), sentence, drops_work=left > n)
 
 
+def _retry(view: View, args: dict[str, Any]) -> Change:
+    state = args.get("state") or "failed"
+    if state not in RETRIED:
+        raise Refusal(f"state: expected one of {', '.join(RETRIED)}; found {state!r}")
+    name = _dataset(view, args) if args.get("dataset") is not None else None
+    datasets = [view.datasets[name]] if name in view.datasets else list(view.datasets.values())
+    count = sum(figures.states[state] for figures in datasets)
+    where = f" of {name}" if name else ""
+    if not count:
+        raise Refusal(f"no prompt{where} is in state {state}")
+    seq = view.desired.seq + 1
+    order = Retry(seq=seq, dataset=name, states=(state,))
+    desired = _next(view, retries=(*view.desired.retries, order))
+    sentence = f"{count:,} prompts{where} in state {state} are generated again"
+    change = _reopened(view, desired, sentence)
+    # Those that failed hold nothing; an answer that is replaced is kept among the dead letters.
+    return replace(change, drops_work=state not in ("failed", "over_context"))
+
+
 def _rerun(view: View, args: dict[str, Any]) -> Change:
     again = [p for p in PHASES if view.phases[p].state in ("failed", "stale")]
     name = _phase(view, args, again)
@@ -290,6 +311,7 @@ VERBS: dict[str, Callable[[View, dict[str, Any]], Change]] = {
     "skip": _skip,
     "order": _order,
     "advance": _advance,
+    "retry": _retry,
     "rerun": _rerun,
     "down": _down,
     "up": _up,

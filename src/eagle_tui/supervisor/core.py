@@ -149,6 +149,9 @@ class Supervisor:
             "cpu": status.host.cpu,
             "mem": status.host.mem,
         }
+        for phase in status.phases:
+            if phase.state == "running":
+                values.update({f"{phase.name}.{k}": v for k, v in phase.figures.items()})
         for gpu in status.gpus:
             values[f"gpu{gpu.index}.util"] = gpu.util
         self.recorder.add(status.at, values)

@@ -63,6 +63,8 @@ class WorkerView:
     reason: str = ""
     progressed: bool = False
     """Whether this attempt got anything done: a death after that does not count as one in a row."""
+    metrics: dict[str, float | None] = field(default_factory=dict)
+    """The newest value of what the phase measures of itself."""
     pace: RateWindow = field(default_factory=RateWindow)
     """Items per second of a phase that counts them."""
     last_at: float | None = None
@@ -143,6 +145,9 @@ class Figures:
             in_flight = event.get("in_flight") or {}
             for name, figures in self.datasets.items():
                 figures.in_flight = int(in_flight.get(name, 0))
+        elif kind == "metric":
+            self._progress(view)
+            view.metrics.update(event.get("values") or {})
         elif kind == "note":
             self.notes.append(
                 Note(event["at"], view.phase, event.get("severity", "info"), event["text"])

@@ -218,5 +218,6 @@ class StatusMaker:
                 "total": worker.total,
                 "unit": worker.unit,
                 "eta_s": left,
+                "figures": dict(worker.metrics),
             }
         )
