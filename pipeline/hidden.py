@@ -172,10 +172,14 @@ def open_hidden(path: Path) -> HiddenShard:
     try:
         shard = HiddenShard(
             path,
-            *(found[name] for name in ("input_ids", "loss_mask", "offsets", "aux", "last")),
-            found.get("aux_scale"),
-            found.get("last_scale"),
-            metadata,
+            ids=found["input_ids"],
+            mask=found["loss_mask"],
+            offsets=found["offsets"],
+            aux=found["aux"],
+            last=found["last"],
+            aux_scale=found.get("aux_scale"),
+            last_scale=found.get("last_scale"),
+            metadata=metadata,
         )
     except KeyError as error:
         raise HiddenError(f"{path}: holds no {error}. {_AGAIN}") from None
