@@ -194,11 +194,11 @@ def server(kind: str, model: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="session")
 def tight(kind: str, model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One row, one place in the queue, a pool of 200 tokens, a key, a reasoning parser."""
+    """One row, one place in the queue, a pool of 1000 tokens, a key, a reasoning parser."""
     if kind == "url":
         pytest.skip("needs a server of its own, with narrow limits")
     flags = [
-        *("--max-total-tokens", "200", "--max-running-requests", "1"),
+        *("--max-total-tokens", "1000", "--max-running-requests", "1"),
         *("--max-queued-requests", "1", "--reasoning-parser", "qwen3", "--api-key", TIGHT_KEY),
     ]
     for url in _serve(kind, model, tmp_path_factory.mktemp("tight"), flags):

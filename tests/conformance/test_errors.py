@@ -145,18 +145,18 @@ async def test_a_body_is_required(api: Any, path: str) -> None:
 
 
 async def test_a_prompt_over_the_pool(narrow: Any) -> None:
-    body = {"input_ids": [20] * 250, "sampling_params": {"max_new_tokens": 4}}
+    body = {"input_ids": [20] * 1050, "sampling_params": {"max_new_tokens": 4}}
     answer = await narrow.post("/generate", body)
     assert answer.status_code == 400
     assert answer.json()["error"]["message"].startswith(
-        "Input length (250 tokens) exceeds the maximum allowed length (194 tokens)"
+        "Input length (1050 tokens) exceeds the maximum allowed length (994 tokens)"
     )
 
 
 async def test_a_small_pool_cuts_the_length_without_a_warning(narrow: Any) -> None:
-    cut = await narrow.generate(100, input_ids=[20] * 150)
+    cut = await narrow.generate(100, input_ids=[20] * 950)
     assert cut["meta_info"]["finish_reason"] == {"type": "length", "length": 48}
-    whole = await narrow.generate(4, input_ids=[20] * 193)
+    whole = await narrow.generate(4, input_ids=[20] * 993)
     assert whole["meta_info"]["finish_reason"] == {"type": "length", "length": 4}
 
 
@@ -174,11 +174,13 @@ async def test_the_key(narrow: Any) -> None:
 
 
 async def test_a_full_queue(narrow: Any) -> None:
-    async with narrow.running("run;", tokens=190):
+    async with narrow.running("run;", tokens=950):
         waiting = asyncio.ensure_future(narrow.generate(2, rid="queued;"))
         # No gauge of SGLang's tells at once that it waits; requests are taken in order, though.
         await asyncio.sleep(0.05)
-        refused = await narrow.post("/generate", {"input_ids": [20], "rid": "third;"})
+        few = {"max_new_tokens": 2}
+        body = {"input_ids": [20], "rid": "third;", "sampling_params": few}
+        refused = await narrow.post("/generate", body)
         assert refused.status_code == 503
         assert refused.json() == {
             "object": "error",
@@ -187,7 +189,7 @@ async def test_a_full_queue(narrow: Any) -> None:
             "param": None,
             "code": 503,
         }
-        (event,) = [event async for event in narrow.events(input_ids=[20], rid="fourth;")]
+        (event,) = [event async for event in narrow.events(**body | {"rid": "fourth;"})]
         await narrow.post("/abort_request", {"rid": "queued;"})
         answer = await waiting
         reason = event["meta_info"]["finish_reason"]
