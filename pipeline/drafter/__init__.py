@@ -1,0 +1,1 @@
+"""The EAGLE-3 draft model: forward pass, training-time test, loss, files. No phase logic."""
