@@ -26,6 +26,8 @@ from .speech import Speech
 from .work import DatasetWork
 from .writer import Writer
 
+REASONING_LOOK = 20
+"""After so many responses of a dataset it is said when none of them holds reasoning."""
 Ending = Literal["hold", "drop", "stall"]
 """Why we end a request ourselves. hold, stall: its tokens are kept; drop: they are not."""
 
@@ -249,6 +251,7 @@ class Attempts:
         )
         # Counted now, so that the caps see it; told when it is in the file.
         work.figures.add(state, len(output_ids), parts.reasoning_tokens)
+        self._look_for_reasoning(work)
         seconds = round(self._clock.monotonic() - flight.started, 3)
         reasoning_tokens = parts.reasoning_tokens
         self._writer.put(
@@ -346,6 +349,17 @@ class Attempts:
             row = partial_row(flight.job.id, None, 0, self._made)
             self._writer.put(flight.work.partial, jsonl.encode(row))
         flight.job.start_over()
+
+    def _look_for_reasoning(self, work: DatasetWork) -> None:
+        """A reasoning model that never reasons is a wrong setting; said before it costs hours."""
+        found = work.figures
+        if self._speech.reasons and found.rows == REASONING_LOOK and not found.reasoned:
+            self._report.note(
+                f"{work.name}: none of the first {found.rows} responses holds reasoning, although "
+                "the model has markers for it. Look at a sample; check target.reasoning, the chat "
+                "template and its enable_thinking",
+                "warning",
+            )
 
     def _tell_small_pool(self, name: str, prompt_tokens: int, length: int) -> None:
         if name not in self._pools_told:

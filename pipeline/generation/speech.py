@@ -41,6 +41,8 @@ class Speech:
     """Token ids are below this; a larger one crashes a server."""
     context: int | None
     """Context of the model by its own config, for servers that do not tell theirs."""
+    reasons: bool = False
+    """The model is known to think before it answers."""
     versions: dict[str, str] = field(default_factory=dict)
 
 
@@ -90,5 +92,6 @@ def load_speech(config: RunConfig, run: RunDir) -> Speech:
         eos_ids=eos,
         vocabulary=len(tokenizer),
         context=context,
+        reasons=splitter.family is not None,
         versions={"transformers": transformers.__version__},
     )

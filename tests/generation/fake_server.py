@@ -21,7 +21,8 @@ from .language import CLOSE, CONTEXT, END, OPEN, answer_to
 
 FAULTS = (
     "500_text", "500_json", "503", "503_full", "reset", "reset_body", "abort", "empty",
-    "no_content", "in_thought", "loop", "small_pool", "hang", "hang_abortable", "slow_body",
+    "no_content", "no_thought", "end_now", "in_thought", "loop", "small_pool", "hang",
+    "hang_abortable", "slow_body",
     "400_context", "400_unknown", "garbled", "html", "401", "404",
 )  # fmt: skip
 
@@ -150,6 +151,8 @@ class FakeServer:
         whole = answer_to(prompt)
         if len(ids) == at:  # an answer that was begun is continued as it is
             whole = _faulty(fault, whole, asked)
+        elif fault == "end_now":
+            whole = [*ids[at:], END]
         live = Live(rid, prompt, whole, at_so_far := len(ids) - at, asked, time.monotonic())
         self.live[rid] = live
         self.most_live = max(self.most_live, len(self.live))
@@ -313,6 +316,8 @@ def _faulty(fault: str | None, whole: list[int], asked: int) -> list[int]:
         # Never ends by itself, and never repeats.
         rng = random.Random(1)
         return [rng.randrange(10, 1000) for _ in range(asked)]
+    if fault == "no_thought":
+        return [CLOSE, *whole[whole.index(CLOSE) + 1 :]]
     if fault == "loop":
         return [11, 12, 13] * asked
     return whole

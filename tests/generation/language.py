@@ -60,4 +60,4 @@ def split(output_ids: Sequence[int], opened: bool) -> Told:
 
 def speech(config: RunConfig | None = None, run: RunDir | None = None) -> Speech:
     """As `load_speech`, without a tokenizer, so that a worker starts at once."""
-    return Speech(split, frozenset((END,)), VOCABULARY, CONTEXT)
+    return Speech(split, frozenset((END,)), VOCABULARY, CONTEXT, reasons=True)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from eagle_tui.clock import SystemClock
 from eagle_tui.pipeline.generation import pool, runner
 
 from .fake_server import FakeServer, Script
@@ -332,3 +334,32 @@ async def test_a_prompt_that_would_kill_the_server_is_not_sent(tmp_path: Path) -
         "the prompt has no tokens",
         "the prompt holds a token id outside 0..999",
     }
+
+
+async def test_a_model_that_never_reasons_is_said(tmp_path: Path) -> None:
+    world = make_world(tmp_path / "run", {"b1": 30, "b2": 30})
+    silent = {tuple(ids) for ids in world.prompts["b2"].values()}
+    await run_with(world, lambda prompt, times: "no_thought" if tuple(prompt) in silent else None)
+    notes = [e["text"] for e in world.events("note") if "reasoning" in e["text"]]
+    assert len(notes) == 1 and notes[0].startswith("b2: none of the first 20")
+    assert world.counts()["b2"]["reasoned"] == 0 and world.counts()["b1"]["reasoned"] == 30
+
+
+class SetBack(SystemClock):
+    """A wall clock that an administrator sets back an hour with each look."""
+
+    looks = 0
+
+    def wall(self) -> float:
+        self.looks += 1
+        return 1_800_000_000.0 - 3600.0 * self.looks
+
+
+async def test_wall_clock_set_back(tmp_path: Path) -> None:
+    world = make_world(tmp_path / "run", {"b1": 40})
+    async with FakeServer(token_s=0.001) as server:
+        world.endpoint(server.url)
+        await world.generate(replace(world.worker(), clock=SetBack()))
+    assert world.check() == {"complete": 40, "dead": 0}
+    assert all(0 <= e["s"] < 10 for e in world.events("result"))
+    assert all(e["oldest_s"] >= 0 for e in world.events("flow"))

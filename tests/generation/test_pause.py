@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from eagle_tui.pipeline.worker import Stopped
 from eagle_tui.rundir import jsonl
 
 from .fake_server import FakeServer
-from .language import OPEN, answer_to
+from .language import END, OPEN, answer_to
 from .world import World, make_world
 
 
@@ -28,6 +29,12 @@ async def until(condition: Callable[[], bool], timeout_s: float = 8.0) -> None:
 def mode(world: World) -> str:
     flows = world.events("flow")
     return str(flows[-1]["mode"]) if flows else ""
+
+
+def held_rows(world: World) -> list[dict[str, Any]]:
+    """What the journal holds, but for answers that had just come to their end."""
+    rows = jsonl.rows(world.run.partial("b1"))
+    return [row for row in rows if row["output_ids"][-1] != END]
 
 
 async def test_hold_keeps_what_was_made_and_resume_continues_it(tmp_path: Path) -> None:
@@ -46,7 +53,7 @@ async def test_hold_keeps_what_was_made_and_resume_continues_it(tmp_path: Path) 
         flow = world.events("flow")[-1]
         assert flow["in_flight"] == {"b1": 0} and flow["seq"] == world.wish.seq
         # Already durable, before anything is resumed.
-        held = {row["id"]: row for row in jsonl.rows(world.run.partial("b1"))}
+        held = {row["id"]: row for row in held_rows(world)}
         assert held
         sent = len(server.bodies)
         await asyncio.sleep(0.4)
@@ -120,7 +127,7 @@ async def test_stop_saves_partials_and_the_next_worker_continues_them(tmp_path: 
             await run
         assert time.monotonic() - asked < 2.0
         assert not server.live
-        held = [row["id"] for row in jsonl.rows(world.run.partial("b1"))]
+        held = [row["id"] for row in held_rows(world)]
         assert held
         server.token_s = 0.0005
         await world.generate()
@@ -155,6 +162,24 @@ async def test_tokens_made_from_other_inputs_are_not_continued(tmp_path: Path) -
         world.endpoint(server.url)
         await world.generate()
     assert world.check() == {"complete": 1, "dead": 0}
+
+
+async def test_an_answer_asked_for_again_begins_anew(tmp_path: Path) -> None:
+    """Also after a crash: the journal says that the tokens so far do not count."""
+    world = make_world(tmp_path / "run", {"b1": 1})
+    async with FakeServer(script=lambda prompt, times: "end_now" if times == 1 else None) as server:
+        server.keep_bodies = True
+        row = {"id": "b1-00000000", "pieces": 1, "output_ids": [77, 78]}
+        world.run.partial("b1").parent.mkdir()
+        journal = jsonl.encode({**row, "made": await _fingerprint(world)})
+        world.run.partial("b1").write_bytes(journal)
+        world.endpoint(server.url)
+        await world.generate()
+    assert world.check() == {"complete": 1, "dead": 0}
+    assert [body["input_ids"][-1] for body in server.bodies] == [78, OPEN]
+    assert world.rows()[0]["pieces"] == 1
+    assert [r["output_ids"] for r in jsonl.rows(world.run.partial("b1"))] == [[77, 78], []]
+    assert world.dead()[0]["output_ids"] == [77, 78, END]
 
 
 async def test_an_unanswered_abort_closes_the_connection(tmp_path: Path) -> None:
