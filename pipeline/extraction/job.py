@@ -1,0 +1,199 @@
+"""The loop of one rank: rows in, states out, told as it goes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from eagle_tui.clock import Clock
+from eagle_tui.config.model import RunConfig
+from eagle_tui.rundir.jsonl import Appender
+from eagle_tui.rundir.paths import RunDir
+
+from .. import shards
+from ..shards import Shard, Split, TokenRow
+from ..worker import Failed, Stopped
+from .check import LEAST_AGREEMENT, compare
+from .plan import RowRef, make_batches
+from .states import Backend
+from .task import Task, quarantine_path
+from .team import Team
+from .writer import AsyncWriter, Bad, HiddenWriter, Numbers
+
+_OPEN_SHARDS = 4
+"""Token shards kept in memory; rows of a window of like length come from few of them."""
+
+
+@dataclass(frozen=True)
+class Post:
+    """What the loop of a rank needs, whichever rank it is."""
+
+    run: RunDir
+    config: RunConfig
+    clock: Clock
+    stop: threading.Event
+    team: Team
+    task: Task
+
+    @property
+    def directory(self) -> Path:
+        """Where the shards go."""
+        return self.run.phase("extract") / self.task.directory
+
+
+class RowReader:
+    """Fetches the tokens of rows; a few shards in memory at a time."""
+
+    def __init__(self, run: RunDir) -> None:
+        self._paths = {split: shards.find_shards(run, split) for split in ("train", "val")}
+        self._open: dict[tuple[Split, int], Shard] = {}
+
+    def read(self, ref: RowRef) -> TokenRow:
+        """The row's tokens and mask. ShardError when its shard cannot be read."""
+        key = (ref.split, ref.shard)
+        if key not in self._open:
+            while len(self._open) >= _OPEN_SHARDS:
+                del self._open[next(iter(self._open))]
+            self._open[key] = shards.open_shard(self._paths[ref.split][ref.shard])
+        return self._open[key][ref.place]
+
+
+def fault_of(ref: RowRef, row: TokenRow, vocabulary: int) -> str:
+    """Why a row cannot be given to the target; empty when it can."""
+    if len(row.ids) != ref.tokens:
+        return f"{len(row.ids)} tokens where the index says {ref.tokens}"
+    if not len(row.ids):
+        return "no tokens"
+    low, high = int(np.min(row.ids)), int(np.max(row.ids))
+    if low < 0 or high >= vocabulary:
+        wrong = low if low < 0 else high
+        return f"token id {wrong} is outside the target's vocabulary of {vocabulary}"
+    return ""
+
+
+class Extraction:
+    """One rank at work."""
+
+    def __init__(
+        self, post: Post, backend: Backend, vocabulary: int, meanwhile: Callable[[], None]
+    ) -> None:
+        """`meanwhile` is called between batches, from the thread of `work`."""
+        self._post = post
+        self._backend = backend
+        self._vocabulary = vocabulary
+        self._meanwhile = meanwhile
+        self.checked: Callable[[str], None] = lambda _: None
+        self.model: Any = None
+        """With a model, the first batch's states are compared with its own logits."""
+
+    def work(self, left: Sequence[RowRef]) -> None:
+        """Extract the rows of this rank; all on disk when it returns.
+
+        Stopped when asked to, Failed when the states are wrong or the disk is full; what was
+        finished before is on disk in either case.
+        """
+        post, team = self._post, self._post.team
+        settings = post.config.extract
+        mine = left[team.rank :: team.world]
+        with Appender(quarantine_path(post.directory, team.rank)) as quarantine:
+            writer = HiddenWriter(
+                post.directory,
+                post.task.metadata,
+                shard_tokens=settings.shard_tokens,
+                numbers=Numbers(post.task.first_number + team.rank, team.world),
+                quarantine=quarantine,
+                clock=post.clock,
+                written=lambda size: void(team.count("bytes", size)),
+            )
+            behind = AsyncWriter(writer, post.clock, self._stored)
+            try:
+                self._batches(make_batches(mine, settings.batch_tokens), behind)
+            finally:
+                try:
+                    behind.close()
+                except OSError as error:
+                    raise Failed(
+                        f"{post.directory}: cannot be written ({error.strerror}). What was "
+                        "finished is kept; make room, and the phase goes on from there."
+                    ) from error
+
+    def _stored(self, rows: int, tokens: int, bad: list[Bad]) -> None:
+        team = self._post.team
+        team.count("rows", rows)
+        team.count("tokens", tokens)
+        team.count("bad", len(bad))
+
+    def _batches(self, batches: Sequence[list[RowRef]], behind: AsyncWriter) -> None:
+        reader = RowReader(self._post.run)
+        waited = 0.0
+        for batch in batches:
+            if self._post.stop.is_set():
+                raise Stopped
+            refs, rows, bad = self._sound(batch, reader)
+            if bad:
+                behind.reject(bad)
+            for part in self._run(refs, rows, behind):
+                if self.model is not None:
+                    self._check(*part)
+            self._post.team.count("wait_ms", round(1000 * (behind.waited_s - waited)))
+            waited = behind.waited_s
+            self._meanwhile()
+
+    def _sound(
+        self, batch: Sequence[RowRef], reader: RowReader
+    ) -> tuple[list[RowRef], list[TokenRow], list[Bad]]:
+        refs: list[RowRef] = []
+        rows: list[TokenRow] = []
+        bad: list[Bad] = []
+        for ref in batch:
+            row = reader.read(ref)
+            if fault := fault_of(ref, row, self._vocabulary):
+                bad.append(Bad(ref.id, ref.dataset, fault))
+            else:
+                refs.append(ref)
+                rows.append(row)
+        return refs, rows, bad
+
+    def _run(
+        self, refs: list[RowRef], rows: list[TokenRow], behind: AsyncWriter
+    ) -> Iterator[tuple[list[TokenRow], Any]]:
+        """Run a batch, in halves where the device is too small for it."""
+        todo = [(refs, rows)] if refs else []
+        while todo:
+            refs, rows = todo.pop()
+            try:
+                states = self._backend.states(rows)
+            except torch.OutOfMemoryError:
+                torch.cuda.empty_cache()
+                if len(refs) == 1:
+                    reason = f"{refs[0].tokens} tokens do not fit into the device's memory"
+                    behind.reject([Bad(refs[0].id, refs[0].dataset, reason)])
+                    continue
+                half = len(refs) // 2
+                todo += [(refs[half:], rows[half:]), (refs[:half], rows[:half])]
+                continue
+            behind.put(refs, rows, states)
+            yield rows, states
+
+    def _check(self, rows: list[TokenRow], states: Any) -> None:
+        states.ready()
+        found = compare(self.model, rows, states)
+        self.model = None
+        lossy = self._post.task.metadata["dtype"] == "float8"
+        if found.share < LEAST_AGREEMENT and not lossy:
+            raise Failed(
+                f"The captured states are not what they should be: {found.sentence()}; at least "
+                f"{LEAST_AGREEMENT:.0%} is needed. This target's final state may be scaled or "
+                "normed in a way that we do not know: set extract.backend to sglang."
+            )
+        self.checked(found.sentence())
+
+
+def void(_: object) -> None:
+    """For a callback whose answer nobody needs."""

@@ -1,0 +1,281 @@
+"""What the first rank does beside its share of the work: plan, refuse, report, finish."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from typing import Any
+
+import torch
+import transformers
+
+from eagle_tui.rundir import jsonl, manifest
+
+from ..shards import ShardError, index_path
+from ..worker import Failed, Refused, Stopped, Worker
+from .job import Extraction, Post
+from .plan import (
+    NoLayers,
+    choose_layers,
+    finished_shards,
+    free_bytes,
+    gigabytes,
+    read_rows,
+    why_too_big,
+)
+from .states import Backend
+from .target import (
+    Capture,
+    describe,
+    layer_count,
+    load_target,
+    pick_device,
+    provenance,
+    target_hash,
+    text_config,
+)
+from .task import (
+    Task,
+    Work,
+    fingerprint,
+    gather_quarantine,
+    look_up,
+    remove_unnamed,
+    set_up,
+)
+from .team import Team
+
+TELL_S = 1.0
+"""Seconds between two reports."""
+_RATE_S = 30.0
+"""Window of the rates that are told."""
+_POLL_S = 0.2
+
+
+class Lead:
+    """The first rank of an extraction by transformers."""
+
+    def __init__(self, worker: Worker, team: Team) -> None:
+        self._worker = worker
+        self._team = team
+        self._settings = worker.config.extract
+        self._work = Work([], [], 0, 0, 0)
+        self._began = 0.0
+        self._told_at = -TELL_S
+        self._samples: deque[tuple[float, int, int, int]] = deque()
+        """(monotonic, tokens, bytes, milliseconds waited) of all ranks."""
+
+    def run(self) -> None:
+        """Do the phase. Refused, Failed and Stopped as `worker.main` expects them."""
+        inputs = manifest.inputs_of(self._worker.config, self._worker.run, "extract")
+        task = self._plan(inputs)
+        post = self._post(task)
+        self._team.tell("task", task.to_json())
+        self._began = self._worker.clock.monotonic()
+        self._report(force=True)
+        try:
+            self._share(post)
+            self._wait_for_others()
+        except (Stopped, Failed):
+            gather_quarantine(self._worker.run, post.directory)
+            raise
+        self._report(force=True)
+        self._finish(post, inputs)
+
+    def _post(self, task: Task) -> Post:
+        w = self._worker
+        return Post(w.run, w.config, w.clock, w.stop, self._team, task)
+
+    # -- before the work ---------------------------------------------------------------------------
+
+    def _plan(self, inputs: dict[str, str]) -> Task:
+        worker, settings = self._worker, self._settings
+        count, hidden = layer_count(worker.config, worker.run)
+        try:
+            layers, note = choose_layers(settings.layers, count)
+            wanted = read_rows(worker.run, settings.samples)
+        except (NoLayers, ShardError) as error:
+            raise Refused(str(error)) from error
+        if not wanted:
+            raise Refused("There are no rows to extract: the token shards are empty.")
+        if note:
+            worker.log.note(note, "warning")
+        name = target_hash(worker.config, worker.run)
+        metadata = provenance(worker.config, layers, settings.dtype, name)
+        key = fingerprint(metadata, inputs)
+        task = set_up(worker.run, worker.attempt, key, metadata, {row.id for row in wanted})
+        self._work = look_up(worker.config, worker.run, task)
+        self._check_disk(hidden, settings.dtype)
+        self._tell_plan(layers, count)
+        return task
+
+    def _check_disk(self, hidden: int, dtype: str) -> None:
+        work, root = self._work, self._worker.run.phase("extract")
+        reason = why_too_big(
+            work.left,
+            hidden_size=hidden,
+            dtype=dtype,
+            free=free_bytes(root),
+            keep_free=self._settings.keep_free_bytes,
+            stored_rows=work.stored_train,
+        )
+        if reason:
+            raise Refused(f"{root}: {reason}")
+
+    def _tell_plan(self, layers: tuple[int, int, int], count: int) -> None:
+        work, log = self._work, self._worker.log
+        tokens = sum(row.tokens for row in work.left)
+        ids = ", ".join(str(layer) for layer in layers)
+        log.note(
+            f"captures the inputs of layers {ids} of {count} and the final state after its norm, "
+            f"as {self._settings.dtype}: {len(work.left):,} rows, {tokens:,} tokens to do"
+        )
+        if work.stored or work.bad:
+            log.note(
+                f"goes on where it was: {work.stored:,} rows are stored, {work.bad:,} put away"
+            )
+
+    # -- the work ----------------------------------------------------------------------------------
+
+    def _share(self, post: Post) -> None:
+        if not self._work.left:
+            return
+        rank = open_rank(post, self._report)
+        rank.checked = self._worker.log.note
+        self._worker.log.note(f"target: {describe(rank.model)}; {self._team.world} ranks")
+        rank.work(self._work.left)
+
+    def _wait_for_others(self) -> None:
+        for rank in range(1, self._team.world):
+            while not self._team.store.check([f"done/{rank}"]):
+                self._worker.check_stop()
+                self._report()
+                time.sleep(_POLL_S)
+
+    def _report(self, *, force: bool = False) -> None:
+        """Tell how far all ranks are; Failed when too many rows are bad."""
+        now = self._worker.clock.monotonic()
+        if not force and now - self._told_at < TELL_S:
+            return
+        self._told_at = now
+        team, work = self._team, self._work
+        rows, bad = team.count("rows"), team.count("bad")
+        log = self._worker.log
+        log.emit(
+            "progress",
+            done=work.stored + work.bad + rows + bad,
+            total=len(work.wanted),
+            unit="rows",
+            detail=f"{work.bad + bad} put away" if work.bad + bad else "",
+        )
+        values = self._rates(now)
+        if values:
+            log.emit("metric", values=values)
+        allowed = self._settings.max_bad_fraction * len(work.wanted)
+        if work.bad + bad > allowed:
+            raise Failed(
+                f"{work.bad + bad} of {len(work.wanted)} rows could not be used, more than "
+                f"extract.max_bad_fraction = {self._settings.max_bad_fraction} allows. The reasons "
+                f"are in {self._worker.run.phase('extract')}/quarantine.jsonl."
+            )
+
+    def _rates(self, now: float) -> dict[str, float]:
+        team = self._team
+        sample = (now, team.count("tokens"), team.count("bytes"), team.count("wait_ms"))
+        self._samples.append(sample)
+        while len(self._samples) > 2 and now - self._samples[0][0] > _RATE_S:
+            self._samples.popleft()
+        first = self._samples[0]
+        seconds = sample[0] - first[0]
+        if seconds <= 0:
+            return {}
+        return {
+            "tok_s": round((sample[1] - first[1]) / seconds, 1),
+            "write_mb_s": round((sample[2] - first[2]) / seconds / 1e6, 2),
+            "write_wait": round((sample[3] - first[3]) / 1000 / seconds / team.world, 4),
+        }
+
+    # -- after the work ----------------------------------------------------------------------------
+
+    def _finish(self, post: Post, inputs: dict[str, str]) -> None:
+        worker, work = self._worker, self._work
+        paths = finished_shards(post.directory)
+        stored: Counter[str] = Counter()
+        tokens: Counter[str] = Counter()
+        supervised: Counter[str] = Counter()
+        seen: Counter[str] = Counter()
+        for path in paths:
+            split = path.name.partition("-")[0]
+            for row in jsonl.rows(index_path(path)):
+                seen[row["id"]] += 1
+                stored[split] += 1
+                tokens[split] += row["tokens"]
+                supervised[split] += row["supervised"]
+        bad = gather_quarantine(worker.run, post.directory)
+        _each_once(seen, {str(row["id"]) for row in bad}, {row.id for row in work.wanted})
+        if not stored["train"]:
+            raise Failed(
+                "No training row could be extracted; see quarantine.jsonl for the reasons."
+            )
+        seconds = worker.clock.monotonic() - self._began
+        size = sum(path.stat().st_size for path in paths)
+        worker.finish(
+            counts={
+                **{
+                    split: {
+                        "rows": stored[split],
+                        "tokens": tokens[split],
+                        "supervised": supervised[split],
+                    }
+                    for split in ("train", "val")
+                },
+                "quarantined": len(bad),
+                "bytes": size,
+                **post.task.metadata,
+            },
+            outputs=[p for path in paths for p in (path, index_path(path))],
+            versions={"torch": torch.__version__, "transformers": transformers.__version__},
+            inputs=inputs,
+        )
+        remove_unnamed(worker.run)
+        self._tell_end(seconds, size, bad)
+
+    def _tell_end(self, seconds: float, size: int, bad: list[dict[str, Any]]) -> None:
+        team, log = self._team, self._worker.log
+        tokens = team.count("tokens")
+        wait = team.count("wait_ms") / 1000 / team.world
+        if tokens and seconds > 0:
+            log.note(
+                f"{tokens:,} tokens in {seconds:,.0f} s ({tokens / seconds:,.0f} tok/s), "
+                f"{gigabytes(size)} on disk; held up by the disk {wait / seconds:.1%} of the time"
+            )
+        if bad:
+            reasons = Counter(str(row["reason"]) for row in bad).most_common(3)
+            told = "; ".join(f"{count} × {reason}" for reason, count in reasons)
+            log.note(f"{len(bad)} rows were put away, see quarantine.jsonl: {told}", "warning")
+
+
+def _each_once(seen: Counter[str], bad: set[str], wanted: set[str]) -> None:
+    """Every row stored once or put away, and nothing else. Failed otherwise: then something is
+    wrong with the run directory, or with us."""
+    twice = [row for row, count in seen.items() if count > 1]
+    lost = wanted - set(seen) - bad
+    if twice or lost or set(seen) - wanted:
+        example = (twice or sorted(lost) or sorted(set(seen) - wanted))[0]
+        raise Failed(
+            f"The stored rows are not the wanted ones: {len(twice)} twice, {len(lost)} missing, "
+            f"{len(set(seen) - wanted)} unknown, for example {example}. Remove the shards in the "
+            "run's directory hidden/ and extract again."
+        )
+
+
+def open_rank(post: Post, meanwhile: Any) -> Extraction:
+    """A rank with the target loaded. Refused when that is impossible."""
+    config, team = post.config, post.team
+    device = pick_device(config.extract.device, team.local_rank)
+    model = load_target(config, post.run, device)
+    backend: Backend = Capture(model, post.task.layers, post.task.metadata["dtype"])
+    vocabulary = int(text_config(model.config).vocab_size)
+    rank = Extraction(post, backend, vocabulary, meanwhile)
+    rank.model = model
+    return rank

@@ -1,0 +1,271 @@
+"""Putting states on disk beside the computation: a thread, fed through a short queue."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from eagle_tui.clock import Clock
+from eagle_tui.rundir.jsonl import Appender
+
+from ..shards import Split, TokenRow, shard_path
+from .plan import RowRef
+from .shardfile import write_shard
+from .states import States
+
+QUEUE_BATCHES = 4
+"""Batches that may wait for the disk; the computation is held up only when they are there."""
+MAX_SHARD_BYTES = 1 << 30
+"""A shard is held in memory until it is written, so wide models get shards of fewer tokens."""
+SHARD_AGE_S = 120.0
+"""A shard is written when its first row is this old: what a kill can cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """A row that is not stored, and why."""
+
+    id: str
+    dataset: str
+    reason: str
+
+
+@dataclass
+class Open:
+    """A shard that is being collected."""
+
+    began: float
+    pieces: dict[str, list[Tensor]] = field(default_factory=dict)
+    lengths: list[int] = field(default_factory=list)
+    index: list[dict[str, Any]] = field(default_factory=list)
+    bytes: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return sum(self.lengths)
+
+
+class Numbers:
+    """Numbers of new shards that no other rank uses: every `step`-th."""
+
+    def __init__(self, first: int, step: int) -> None:
+        self._next, self._step = first, step
+
+    def take(self) -> int:
+        """The next number."""
+        number, self._next = self._next, self._next + self._step
+        return number
+
+
+class HiddenWriter:
+    """Collects the rows of one rank and writes shards. Not to be shared between threads."""
+
+    def __init__(
+        self,
+        directory: Path,
+        metadata: dict[str, str],
+        *,
+        shard_tokens: int,
+        numbers: Numbers,
+        quarantine: Appender,
+        clock: Clock,
+        written: Callable[[int], None],
+    ) -> None:
+        self._directory = directory
+        self._metadata = metadata
+        self._shard_tokens = shard_tokens
+        self._numbers = numbers
+        self._quarantine = quarantine
+        self._clock = clock
+        self._written = written
+        self._open: dict[Split, Open] = {}
+
+    def add(self, refs: Sequence[RowRef], rows: Sequence[TokenRow], states: States) -> list[Bad]:
+        """Take a batch; gives the rows that were quarantined. Writes shards that are full or old.
+
+        OSError when the disk is full: what was written before stays, the rest is to be done again.
+        """
+        states.ready()
+        split = refs[0].split
+        shard = self._open.setdefault(split, Open(self._clock.monotonic()))
+        bad, keep = self._judge(refs, rows, states)
+        if bad:
+            self._put_away(bad)
+        if keep:
+            self._collect(shard, refs, rows, states, keep)
+        for name in list(self._open):
+            found = self._open[name]
+            old = self._clock.monotonic() - found.began >= SHARD_AGE_S
+            if old or found.tokens >= self._shard_tokens or found.bytes >= MAX_SHARD_BYTES:
+                self._write(name)
+        return bad
+
+    def reject(self, bad: Sequence[Bad]) -> None:
+        """Put rows away that never got states."""
+        self._put_away(bad)
+
+    def flush(self) -> None:
+        """Write what is collected; whole on disk when this returns."""
+        for split in list(self._open):
+            self._write(split)
+        self._quarantine.sync()
+
+    def _put_away(self, bad: Sequence[Bad]) -> None:
+        for row in bad:
+            self._quarantine.append({"id": row.id, "dataset": row.dataset, "reason": row.reason})
+        self._quarantine.sync()
+
+    def _judge(
+        self, refs: Sequence[RowRef], rows: Sequence[TokenRow], states: States
+    ) -> tuple[list[Bad], list[int]]:
+        bad: list[Bad] = []
+        keep: list[int] = []
+        if len(states.lengths) != len(refs) or sum(states.lengths) != len(states.aux):
+            reason = f"{len(states.aux)} states for {sum(r.tokens for r in refs)} tokens"
+            return [Bad(ref.id, ref.dataset, reason) for ref in refs], []
+        start = 0
+        for number, (ref, row) in enumerate(zip(refs, rows, strict=True)):
+            length = states.lengths[number]
+            reason = ""
+            if length != len(row.ids):
+                reason = f"{length} states for {len(row.ids)} tokens"
+            elif places := torch.nonzero(states.bad[start : start + length]).flatten().tolist():
+                reason = (
+                    f"states of {len(places)} of {length} tokens are not finite or too large for "
+                    f"{self._metadata['dtype']}, the first at {places[0]}"
+                )
+            if reason:
+                bad.append(Bad(ref.id, ref.dataset, reason))
+            else:
+                keep.append(number)
+            start += length
+        return bad, keep
+
+    def _collect(
+        self,
+        shard: Open,
+        refs: Sequence[RowRef],
+        rows: Sequence[TokenRow],
+        states: States,
+        keep: Sequence[int],
+    ) -> None:
+        found = {
+            "aux": states.aux,
+            "last": states.last,
+            "aux_scale": states.aux_scale,
+            "last_scale": states.last_scale,
+        }
+        if len(keep) < len(refs):
+            mask = torch.zeros(len(refs), dtype=torch.bool)
+            mask[list(keep)] = True
+            tokens = mask.repeat_interleave(torch.tensor(states.lengths))
+            found = {k: v[tokens] if v is not None else None for k, v in found.items()}
+        for name, tensor in found.items():
+            if tensor is None:
+                continue
+            # Pinned memory goes back to be used for the next batch.
+            piece = tensor.clone() if tensor.is_pinned() else tensor.contiguous()
+            shard.pieces.setdefault(name, []).append(piece)
+            shard.bytes += piece.numel() * piece.element_size()
+        for number in keep:
+            ref, row = refs[number], rows[number]
+            shard.pieces.setdefault("input_ids", []).append(torch.tensor(row.ids))
+            shard.pieces.setdefault("loss_mask", []).append(torch.tensor(row.mask))
+            shard.lengths.append(ref.tokens)
+            shard.index.append(
+                {
+                    "id": ref.id,
+                    "dataset": ref.dataset,
+                    "tokens": ref.tokens,
+                    "supervised": ref.supervised,
+                }
+            )
+
+    def _write(self, split: Split) -> None:
+        shard = self._open.pop(split)
+        if not shard.lengths:
+            return
+        offsets = torch.tensor([0, *shard.lengths], dtype=torch.int64).cumsum(0)
+        path = shard_path(self._directory, split, self._numbers.take())
+        pieces = {**shard.pieces, "offsets": [offsets]}
+        self._written(write_shard(path, pieces, self._metadata, shard.index))
+
+
+@dataclass(frozen=True)
+class _Item:
+    refs: Sequence[RowRef]
+    rows: Sequence[TokenRow]
+    states: States
+
+
+@dataclass(frozen=True)
+class _Rejected:
+    bad: list[Bad]
+
+
+class AsyncWriter:
+    """A HiddenWriter in a thread of its own. `put` waits only when the queue is full."""
+
+    def __init__(
+        self, writer: HiddenWriter, clock: Clock, stored: Callable[[int, int, list[Bad]], None]
+    ) -> None:
+        """`stored` is told, from the thread, of rows and tokens taken and of rows put away."""
+        self._writer = writer
+        self._clock = clock
+        self._stored = stored
+        self._queue: queue.Queue[_Item | _Rejected | None] = queue.Queue(QUEUE_BATCHES)
+        self._error: BaseException | None = None
+        self.waited_s = 0.0
+        """Seconds for which the computation was held up by the disk."""
+        self._thread = threading.Thread(target=self._run, name="hidden-writer", daemon=True)
+        self._thread.start()
+
+    def put(self, refs: Sequence[RowRef], rows: Sequence[TokenRow], states: States) -> None:
+        """Hand a batch over. What went wrong in the thread is raised here."""
+        self._put(_Item(refs, rows, states))
+
+    def reject(self, bad: Sequence[Bad]) -> None:
+        """Hand rows over that got no states and are to be put away."""
+        self._put(_Rejected(list(bad)))
+
+    def _put(self, item: _Item | _Rejected) -> None:
+        self._check()
+        began = self._clock.monotonic()
+        self._queue.put(item)
+        self.waited_s += self._clock.monotonic() - began
+
+    def close(self) -> None:
+        """Wait until everything is on disk. What went wrong in the thread is raised here."""
+        self._queue.put(None)
+        self._thread.join()
+        self._check()
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        ended = False
+        try:
+            while (item := self._queue.get()) is not None:
+                if isinstance(item, _Rejected):
+                    self._writer.reject(item.bad)
+                    self._stored(0, 0, item.bad)
+                    continue
+                bad = self._writer.add(item.refs, item.rows, item.states)
+                tokens = sum(ref.tokens for ref in item.refs)
+                self._stored(len(item.refs) - len(bad), tokens, bad)
+            ended = True
+            self._writer.flush()
+        except BaseException as error:  # noqa: BLE001 - raised again in the thread that works
+            self._error = error
+            while not ended:
+                # Nobody may wait for a queue that is not emptied any more.
+                ended = self._queue.get() is None
