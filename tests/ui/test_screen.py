@@ -296,3 +296,27 @@ async def test_the_cursor_goes_with_the_work_until_it_is_moved(
         polls = client.polls
         await ui.until(pilot, lambda: client.polls > polls + 2)
         assert table.selected == "b2_opencodeinstruct"
+
+
+async def test_a_phase_without_a_server_shows_what_it_measures(
+    laptop: Any, make_app: MakeApp, ui: Any
+) -> None:
+    figures = {"loss": 1.234, "lr": 1e-4, "accept": 2.31, "tok_s": 5120.0, "data_wait": 0.02}
+    phases = tuple(
+        phase.model_copy(update={"state": "running", "figures": figures})
+        if phase.name == "train"
+        else phase.model_copy(update={"state": "done"})
+        for phase in laptop.now.phases
+    )
+    before = laptop.now
+    laptop.now = before.model_copy(update={"phases": phases})
+    app = make_app(laptop)
+    async with ui.run(app, size=(200, 50)) as pilot:
+        await ui.ready(pilot)
+        await ui.until(pilot, lambda: "train, loss" in ui.text(app))
+        for shown in ("accept", "2.31", "1.0e-04", "5.12k", "2%"):
+            assert shown in ui.text(app)
+        # Back to the servers' figures when that phase is over.
+        laptop.now = before
+        await ui.until(pilot, lambda: "throughput, tokens/s" in ui.text(app))
+        assert "data wait" not in ui.text(app)

@@ -8,7 +8,7 @@ from rich.style import Style
 from textual.containers import Horizontal, Vertical
 
 from eagle_tui import fmt
-from eagle_tui.protocol import ServerStatus
+from eagle_tui.protocol import PhaseStatus, ServerStatus
 from eagle_tui.ui.canvas import Canvas, Line, Pen
 from eagle_tui.ui.chart import area, bucket_step, columns_per_cell, nice_top
 from eagle_tui.ui.frame import LABEL_AGE_S, Frame, Series
@@ -20,6 +20,9 @@ FINE_S = 840.0
 FINE_STEP_S, COARSE_STEP_S = 1.0, 10.0
 KV_TIGHT, KV_FULL = 0.90, 0.97
 _AXIS = 7
+CHARTED = {"train": "loss", "extract": "tok_s", "bench": "tok_s"}
+"""What the chart shows of a phase."""
+SHARES = frozenset({"data_wait", "write_wait", "mfu"})
 _SERVING = ("ready", "attached")
 
 
@@ -59,6 +62,25 @@ _FIGURES = (
 
 
 _FIGURE_PRIORITY = ("tok_s", "running", "queued", "kv", "accept", "retracted", "hit")
+
+
+class PhaseFigures(Canvas):
+    """What a phase that needs no server measures of itself: as many figures as fit."""
+
+    values: dict[str, float | None] = {}  # noqa: RUF012 - replaced whole, never changed
+
+    def draw(self, width: int, height: int) -> Iterable[Line]:
+        names, numbers = Pen(), Pen()
+        for name, value in self.values.items():
+            label = name.replace("_", " ")
+            cells = max(len(label), 7) + 2
+            if names.width + cells > width:
+                break
+            names.add(" ").cell(label, cells - 1, self.palette.muted)
+            numbers.add(" ").cell(phase_value(name, value), cells - 1, self.palette.strong)
+        yield numbers.segments
+        if height >= 2:
+            yield names.segments
 
 
 class ServerLines(Canvas):
@@ -106,7 +128,7 @@ class Chart(Canvas):
         values = self.series.buckets(now, step, columns)
         known = [value for value in values if value is not None]
         if not known:
-            yield Pen().add(" " * axis + " no throughput measured yet", self.palette.muted).segments
+            yield Pen().add(" " * axis + " nothing measured yet", self.palette.muted).segments
             return
         top = nice_top(max(known))
         for y, text in enumerate(area(values, cells, rows, top, mode)):
@@ -129,9 +151,9 @@ class ThroughputPanel(Vertical):
     """All servers together."""
 
     DEFAULT_CSS = """
-    ThroughputPanel #figures { height: 1; }
+    ThroughputPanel #figures, ThroughputPanel #phase-figures { height: 1; }
     ThroughputPanel Figure { height: 1fr; }
-    ThroughputPanel.-tall #figures { height: 2; }
+    ThroughputPanel.-tall #figures, ThroughputPanel.-tall #phase-figures { height: 2; }
     ThroughputPanel Chart { height: 1fr; }
     """
 
@@ -139,21 +161,22 @@ class ThroughputPanel(Vertical):
         self._values = {figure[0]: Figure(*figure) for figure in _FIGURES}
         self._lines, self._chart = ServerLines(), Chart()
         self._server_rows: int | None = None
-        figures = Horizontal(*self._values.values(), id="figures")
-        super().__init__(figures, self._lines, self._chart, id=id)
-
-    @property
-    def series(self) -> Series:
+        self._phase = PhaseFigures(id="phase-figures")
+        self._phase.display = False
+        self._figure_row = Horizontal(*self._values.values(), id="figures")
+        self._measured: dict[str, Series] = {}
+        self.series = self._chart.series
         """Tokens per second of all servers."""
-        return self._chart.series
+        super().__init__(self._figure_row, self._phase, self._lines, self._chart, id=id)
 
     def show(self, frame: Frame) -> None:
         servers = frame.status.servers
         rate = total(server.tok_s for server in servers)
         chart, lines = self._chart, self._lines
         if rate is not None and not frame.stale:
-            chart.series.add(frame.status.at, rate)
+            self.series.add(frame.status.at, rate)
         self._figures(servers, rate)
+        self._choose_subject(frame)
         rows = server_rows(servers)
         lines.servers = servers
         if rows != self._server_rows:
@@ -162,6 +185,25 @@ class ThroughputPanel(Vertical):
             lines.styles.height = rows
         lines.redraw()
         chart.redraw()
+
+    def _choose_subject(self, frame: Frame) -> None:
+        """The servers, or a phase that runs without one and measures itself."""
+        phase = measured_phase(frame.status.phases)
+        title, series = "throughput, tokens/s", self.series
+        if phase is not None:
+            charted = CHARTED.get(phase.name, "tok_s")
+            title = f"{phase.name}, {charted.replace('_', ' ')}"
+            series = self._measured.setdefault(title, Series())
+            value = phase.figures.get(charted)
+            if value is not None and not frame.stale:
+                series.add(frame.status.at, value)
+            self._phase.values = phase.figures
+            self._phase.redraw()
+        if self.border_title != title:
+            self.border_title = title
+            self._chart.series = series
+            self._phase.display = phase is not None
+            self._figure_row.display = phase is None
 
     def _figures(self, servers: Sequence[ServerStatus], rate: float | None) -> None:
         look = self._chart.palette
@@ -191,6 +233,25 @@ class ThroughputPanel(Vertical):
             room -= figure.cells if fits else 0
             if figure.display != fits:
                 figure.display = fits
+
+
+def measured_phase(phases: Sequence[PhaseStatus]) -> PhaseStatus | None:
+    """The running phase that has figures of its own, unless the servers' figures say it all."""
+    for phase in phases:
+        if phase.state == "running" and phase.figures and phase.name != "generate":
+            return phase
+    return None
+
+
+def phase_value(name: str, value: float | None) -> str:
+    """A phase's figure as its name asks for: shares in per cent, small numbers with decimals."""
+    if name in SHARES:
+        return fmt.percent(value)
+    if value is not None and name == "lr":
+        return f"{value:.1e}"
+    if value is not None and abs(value) < 100:
+        return fmt.decimal(value)
+    return fmt.count(value)
 
 
 def server_rows(servers: Sequence[ServerStatus]) -> int:
