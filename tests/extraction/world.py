@@ -110,7 +110,7 @@ def make_world(
     *,
     rows: dict[str, TokenRow] | None = None,
     layers: int = 8,
-    shard_tokens: int = 500,
+    merged_tokens: int = 500,
     **extract: Any,
 ) -> World:
     """A run whose merge has finished; every tenth row is for validation."""
@@ -120,7 +120,7 @@ def make_world(
     rows = rows or make_rows(count)
     directory = run.phase("merge") / "shards-0001"
     directory.mkdir(parents=True)
-    writers = {split: ShardWriter(directory, split, shard_tokens) for split in ("train", "val")}
+    writers = {split: ShardWriter(directory, split, merged_tokens) for split in ("train", "val")}
     for number, (name, row) in enumerate(rows.items()):
         dataset = f"set{number % 3}"
         writers["val" if number % 10 == 9 else "train"].add(name, dataset, row)

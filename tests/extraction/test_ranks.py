@@ -1,0 +1,94 @@
+"""Several ranks, kills and stops: every row once, whatever the number of ranks before and after."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from eagle_tui.pipeline.extraction.team import LocalStore, Team
+from eagle_tui.pipeline.hidden import iterate_hidden
+from eagle_tui.rundir import jsonl
+
+from .ranks import ranks_of, shards_written, start, wait_for
+from .test_extract import reference, stored, worst
+from .world import World, make_world
+
+SMALL = {"batch_tokens": 120, "shard_tokens": 150, "dtype": "float32"}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return make_world(tmp_path / "run", 90, **SMALL)
+
+
+@pytest.mark.slow
+def test_kills_and_stops_with_one_two_and_one_ranks_lose_and_double_nothing(world: World) -> None:
+    # One rank, killed at work.
+    first = start(world, 0.15)
+    wait_for("shards of one rank", lambda: len(shards_written(world)) >= 2)
+    first.kill()
+    first.wait()
+    after_one = len(shards_written(world))
+    assert 2 <= after_one and not world.run.manifest("extract").exists()
+
+    # Two ranks; the second one is killed, and the first, the starter of both and the log know.
+    world.settings(nproc=2, **SMALL)
+    second = start(world, 0.25)
+    wait_for("shards of two ranks", lambda: len(shards_written(world)) >= after_one + 2)
+    assert "goes on where it was" in world.notes() and "2 ranks" in world.notes()
+    ranks = ranks_of(second)
+    assert len(ranks) == 2
+    ranks[1].kill()
+    assert second.wait(60) == 1
+    outcome, reason = world.end()
+    assert outcome == "failed" and "a rank of 2 died" in reason
+    wait_for("no rank is left", lambda: not any(rank.is_running() for rank in ranks))
+    after_two = len(shards_written(world))
+    assert after_two >= after_one + 2 and not world.run.manifest("extract").exists()
+
+    # Two ranks, asked to stop: exit 0, and what was collected is written.
+    third = start(world, 0.25)
+    wait_for("another shard", lambda: len(shards_written(world)) > after_two)
+    third.send_signal(signal.SIGTERM)
+    assert third.wait(60) == 0
+    assert world.end()[0] == "stopped" and not world.run.manifest("extract").exists()
+
+    # One rank to the end.
+    world.settings(nproc=1, **SMALL)
+    last = start(world, 0.0)
+    assert last.wait(60) == 0, world.end()
+    assert world.end()[0] == "done"
+    rows = stored(world)  # fails when an id is there twice
+    assert set(rows) == set(world.rows)
+    assert sum(1 for _ in iterate_hidden(world.run, "val")) == 9
+    for name, (aux, last_state, _) in reference(world, (2, 4, 5)).items():
+        assert worst(rows[name].aux, aux) < 1e-5
+        assert worst(rows[name].last, last_state) < 1e-5
+
+
+@pytest.mark.slow
+def test_two_ranks_share_the_rows_and_report_as_one(world: World) -> None:
+    world.settings(nproc=2, max_bad_fraction=0.5, **SMALL)
+    assert start(world, 0.05).wait(60) == 0, world.end()
+    assert set(stored(world)) == set(world.rows)
+    progress = [(e["done"], e["total"]) for e in world.events() if e["e"] == "progress"]
+    assert progress[-1] == (90, 90)
+    assert [d for d, _ in progress] == sorted(d for d, _ in progress)
+    logs = list((world.run.root / "events").glob("extract-*.jsonl"))
+    assert len(logs) == 1 and [e["e"] for e in jsonl.rows(logs[0])].count("end") == 1
+
+
+@pytest.mark.slow
+def test_a_refusal_of_the_first_rank_is_the_refusal_of_the_phase(world: World) -> None:
+    world.settings(nproc=2, keep_free_bytes=1 << 60, **SMALL)
+    assert start(world, 0.0).wait(60) == 3
+    assert world.end()[0] == "refused"
+
+
+def test_a_rank_that_is_alone_agrees_with_itself() -> None:
+    team = Team(0, 1, 0, LocalStore())
+    assert team.count("rows", 3) == 3 and team.count("rows", 2) == 5 and team.count("bad") == 0
+    team.tell("task", {"a": [1]})
+    assert team.ask("task", lambda: False) == {"a": [1]}
