@@ -101,32 +101,34 @@ def write_speculators(
     state: dict[str, Tensor],
     embedding: Tensor,
     target: str,
+    architectures: list[str],
 ) -> list[Path]:
     """Write the form of speculators (vLLM): nested config, layer ids as inputs of layers, embedding
-    included. `target` is the name of the verifier. Gives the files."""
+    included. `target` and `architectures` say which the verifier is. Gives the files."""
     config = replace(config, extra={})
     tensors = {
         ("layers.0." + n.removeprefix(_LAYER) if n.startswith(_LAYER) else n): t
         for n, t in _cast(state, config).items()
     }
     tensors["embed_tokens.weight"] = embedding.to(_DTYPES[config.dtype])
-    return _write(directory, speculators_config(config, target), tensors)
+    return _write(directory, speculators_config(config, target, architectures), tensors)
 
 
-def speculators_config(config: DrafterConfig, target: str) -> dict[str, Any]:
+def speculators_config(
+    config: DrafterConfig, target: str, architectures: list[str]
+) -> dict[str, Any]:
     """config.json of speculators 0.9."""
     layer = config.to_json()
     for key in ("eagle_config", "draft_vocab_size", "architectures", "torch_dtype"):
         layer.pop(key)
     return {
-        "architectures": ["Eagle3DraftModel"],
+        "architectures": ["Eagle3Speculator"],
         "speculators_model_type": "eagle3",
         "speculators_version": "0.9.0",
         "draft_vocab_size": config.draft_vocab_size,
         "norm_before_residual": False,
         "norm_before_fc": False,
         "norm_output": False,
-        "target_hidden_size": config.hidden_size,
         "eagle_aux_hidden_state_layer_ids": list(config.layers),
         "tie_word_embeddings": False,
         "torch_dtype": config.dtype,
@@ -137,7 +139,7 @@ def speculators_config(config: DrafterConfig, target: str) -> dict[str, Any]:
             "proposal_methods": [
                 {"proposal_type": "greedy", "speculative_tokens": 3, "verifier_accept_k": 1}
             ],
-            "verifier": {"name_or_path": target, "architectures": []},
+            "verifier": {"name_or_path": target, "architectures": architectures},
         },
     }
 

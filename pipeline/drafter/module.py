@@ -77,21 +77,21 @@ class Attention(nn.Module):
         self.v_proj = nn.Linear(2 * width, self.kv_heads * d, bias=False)
         self.o_proj = nn.Linear(self.heads * d, width, bias=False)
 
-    def weights(self) -> tuple[Tensor, Tensor]:
+    def weights(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """The three projections as one matrix each for embedding and state: [O, H], [O, H]. Apart,
         so that the embedding's part is computed once for all training-time steps."""
-        joined = torch.cat((self.q_proj.weight, self.k_proj.weight, self.v_proj.weight))
+        joined = torch.cat((self.q_proj.weight, self.k_proj.weight, self.v_proj.weight)).to(dtype)
         embedding, state = joined.chunk(2, dim=1)
         return embedding, state
 
     def split(self, joined: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Rotated queries [N, heads, d], rotated keys and values [N, kv_heads, d] of the joined
         projection [N, O]."""
-        kv = self.kv_heads * self.head_dim
-        q, k, v = joined.split([self.heads * self.head_dim, kv, kv], dim=-1)
-        q = rotate(q.unflatten(-1, (self.heads, self.head_dim)), cos, sin)
-        k = rotate(k.unflatten(-1, (self.kv_heads, self.head_dim)), cos, sin)
-        return q, k, v.unflatten(-1, (self.kv_heads, self.head_dim))
+        rows, kv = len(joined), self.kv_heads * self.head_dim
+        q, k, v = torch.split(joined, [self.heads * self.head_dim, kv, kv], dim=-1)
+        q = rotate(q.reshape(rows, self.heads, self.head_dim), cos, sin)
+        k = rotate(k.reshape(rows, self.kv_heads, self.head_dim), cos, sin)
+        return q, k, v.reshape(rows, self.kv_heads, self.head_dim)
 
 
 class MLP(nn.Module):

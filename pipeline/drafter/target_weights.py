@@ -84,8 +84,8 @@ class TargetWeights:
         return self._matrix("the language-model head", _HEAD)
 
     def final_norm(self) -> Tensor:
-        """[Ht]: weight of the norm before the head. One is added where the model's norms multiply by
-        one plus their weight."""
+        """[Ht]: weight of the norm before the head. One is added where the model's norms multiply
+        by one plus their weight."""
         weight = self._read("the final norm", _NORM)
         return weight + 1 if str(self.text.get("model_type", "")).startswith("gemma") else weight
 
@@ -97,8 +97,15 @@ class TargetWeights:
         found.append(_token_id(self.path, "eos_token"))
         ids: set[int] = set()
         for value in found:
-            ids.update(v for v in (value if isinstance(value, list) else [value]) if _is_id(v))
+            ids.update(_ids(value if isinstance(value, list) else [value]))
         return frozenset(i for i in ids if i < self.vocab_size)
+
+    def logits_of(self) -> tuple[float, float | None]:
+        """Factor on the head's output, and the bound of the tanh that caps it, if any."""
+        factor = float(self.text.get("logit_scale") or 1.0)
+        factor /= float(self.text.get("logits_scaling") or 1.0)
+        cap = self.text.get("final_logit_softcapping")
+        return factor, None if cap is None else float(cap)
 
     def _matrix(self, what: str, names: tuple[str, ...]) -> Tensor:
         tensor = self._read(what, names)
@@ -185,5 +192,5 @@ def _token_id(path: Path, key: str) -> int | None:
     return None
 
 
-def _is_id(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def _ids(values: list[Any]) -> list[int]:
+    return [v for v in values if isinstance(v, int) and not isinstance(v, bool) and v >= 0]
