@@ -63,6 +63,12 @@ def last_status(run: RunDir) -> Status | None:
         raise ClientError(f"{run.root}/status.json cannot be read: {error}") from error
 
 
+def is_down(run: RunDir) -> bool:
+    """Whether the operator stopped the run and nobody runs it."""
+    before = last_status(run)
+    return before is not None and before.supervisor.state == "stopped" and not answers(run)
+
+
 def require_run(run: RunDir) -> None:
     """NotARun unless there is a run.toml."""
     if not run.config.is_file():

@@ -50,19 +50,30 @@ def _all(status: Status, reasoning: bool) -> Iterator[Found]:
     yield from _datasets(status, reasoning)
     yield from _machine(status)
     yield from _bottleneck(status)
+    yield from _done(status)
 
 
 def _phases(status: Status) -> Iterator[Found]:
     for phase in status.phases:
         rule = f"phase-{phase.name}"
         if phase.state == "failed":
-            remedy = f"mend it, then `rerun {phase.name}`; its log is under logs/"
+            remedy = f"mend it, then R, or `eagle-tui rerun RUN {phase.name}`; see logs/"
             yield rule, "error", f"{phase.name} failed: {phase.reason}", remedy
+        elif phase.state == "paused":
+            why = f": {phase.reason}" if phase.reason else ""
+            yield rule, "warning", f"{phase.name} is paused{why}", "r, or `eagle-tui resume`"
         elif phase.state == "stalled":
             yield rule, "warning", f"{phase.name} stands still: {phase.reason}", ""
         elif phase.state == "stale":
-            remedy = f"`rerun {phase.name}`"
+            remedy = f"R, or `eagle-tui rerun RUN {phase.name}`"
             yield rule, "warning", f"{phase.name} is stale: {phase.reason}", remedy
+
+
+def _done(status: Status) -> Iterator[Found]:
+    wanted = [p for p in status.phases if p.state != "blocked" or p.attempt]
+    if wanted and all(p.state == "done" for p in wanted):
+        sentence = "every phase of this run is done"
+        yield "done", "info", sentence, "q leaves; `eagle-tui down RUN` ends its supervisor"
 
 
 def _servers(status: Status) -> Iterator[Found]:

@@ -29,14 +29,19 @@ def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("init", there, "--preset", "kimi-k2.5-8gpu") == 0
     assert run("init", there, "--preset", "kimi-k2.5-8gpu") == 3
     assert "is there already" in capsys.readouterr().err
-    assert run("check", there) == 0
-    assert "10 datasets" in capsys.readouterr().out
+    assert run("check", there) == 2
+    said = capsys.readouterr().err
+    assert said.count("there is no file") == 10 and "no program '/opt/sglang" in said
+    assert "no directory /models/Kimi-K2.5" in said
     for verb in (("pause",), ("resume",), ("cap", "x", "--tokens", "1M"), ("down",)):
         assert run(verb[0], there, *verb[1:], "--yes") == 3
         assert "not started yet" in capsys.readouterr().err
     assert run("status", there) == 3
     assert run("nonsense") == 2
     assert run("cap", there) == 2
+    small = str(tmp_path / "small")
+    assert run("init", small) == 0 and run("check", small) == 0
+    assert "7 datasets" in capsys.readouterr().out
     assert run("attach", there) in (2, 3)
     (tmp_path / "run" / "run.toml").write_text("[run]\nnam = 1\n")
     capsys.readouterr()

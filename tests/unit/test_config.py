@@ -94,6 +94,17 @@ def test_phases_must_be_in_order() -> None:
     assert "in the order prepare" in "\n".join(problems(text))
 
 
+def test_list_elements_and_doubled_names_come_with_the_rest() -> None:
+    found = problems(
+        '[run]\nphases = ["prepare", "generat"]\n'
+        + MINIMAL
+        + '[[dataset]]\nname = "a"\nsource = "b"\n[generate]\ntop_p = 2\n'
+    )
+    assert found[0].startswith("line 2: run.phases[1]: expected one of 'prepare', 'generate'")
+    assert "generate.top_p" in found[1]
+    assert found[2] == "two datasets are named 'a'; names must differ"
+
+
 def test_missing_sections_are_named() -> None:
     found = "\n".join(problems(""))
     for key in ("target", "server", "dataset"):

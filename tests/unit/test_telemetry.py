@@ -241,5 +241,8 @@ def test_the_disk_is_full_when_its_trend_says(
     assert sampler.sample().disk_full_at is None
     clock.advance(100.0)
     free -= 100_000_000
+    assert sampler.sample().disk_full_at is None, "a minute is no trend"
+    clock.advance(900.0)
+    free -= 400_000_000
     full_at = sampler.sample().disk_full_at
-    assert full_at is not None and abs(full_at - clock.wall() - 900.0) < 1.0
+    assert full_at is not None and abs(full_at - clock.wall() - 1000.0) < 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -49,6 +50,11 @@ def ask(run: RunDir, question: Callable[[SocketClient], Awaitable[T]]) -> T:
             return await question(client)
 
     return asyncio.run(once())
+
+
+def program() -> str:
+    """How this program can be called again: by name, or by its path when it is not on PATH."""
+    return "eagle-tui" if shutil.which("eagle-tui") else sys.argv[0]
 
 
 def interactive() -> bool:

@@ -12,13 +12,14 @@ from typing import Literal
 
 import click
 
-from eagle_tui.cli.common import RUN, SET, Exit, rundir
+from eagle_tui.cli.common import RUN, SET, Exit, program, rundir
 from eagle_tui.cli.headless import follow_to_the_end
 from eagle_tui.client import SocketClient, ensure_supervisor, last_status
-from eagle_tui.config import load_config, parse_config
+from eagle_tui.config import ConfigError, load_config, parse_config
 from eagle_tui.config.load import override, read_text
 from eagle_tui.config.presets import PRESETS, preset_text
 from eagle_tui.rundir import atomic
+from eagle_tui.rundir.lookup import missing
 from eagle_tui.rundir.paths import RunDir
 
 USAGE, REFUSED, NOT_FOUND = 2, 3, 4
@@ -54,14 +55,17 @@ def init(directory: Path, preset: str, settings: tuple[str, ...]) -> None:
     """Make a run directory with a run.toml to edit."""
     run = make_run(directory, preset, settings)
     click.echo(f"{run.config}: made from preset {preset}.")
-    click.echo(f"Edit it, then: eagle-tui up {run.root}")
+    click.echo(f"Edit it, then: {program()} check {run.root} and {program()} up {run.root}")
 
 
 @click.command()
 @RUN
 def check(run: Path) -> None:
-    """Check run.toml: every problem at once, or a summary of what it asks for."""
-    config = load_config(rundir(run).config)
+    """Check run.toml and that what it names is there: every problem at once, or a summary."""
+    found = rundir(run)
+    config = load_config(found.config)
+    if problems := missing(config, found):
+        raise ConfigError(str(found.config), problems)
     click.echo(
         f"{run}: fine; {len(config.dataset)} datasets, {len(config.server)} servers, phases "
         f"{', '.join(config.run.phases)}"
@@ -79,11 +83,12 @@ def up(run: Path, settings: tuple[str, ...], detach: bool) -> None:
         text = override(read_text(found.config), settings)
         parse_config(text, source=str(found.config))
         atomic.write_text(found.config, text)
-    load_config(found.config)
+    for problem in missing(load_config(found.config), found):
+        click.echo(f"warning: {problem}", err=True)
     if not ensure_supervisor(found, up=True):
         asyncio.run(_go_on(found))
     if detach or not sys.stdout.isatty():
-        click.echo(f"{found.root} is up. Look: eagle-tui attach {found.root}")
+        click.echo(f"{found.root} is up. Look: {program()} attach {found.root}")
         return
     open_screen(found)
 
@@ -138,9 +143,11 @@ def open_screen(
     ).run()
     after = last_status(run)
     if after is not None and after.supervisor.state == "stopped":
-        click.echo(f"The run is down; `eagle-tui up {run.root}` goes on.")
+        click.echo(f"The run is down; `{program()} up {run.root}` goes on.")
+    elif after is not None and any(alert.rule == "done" for alert in after.alerts):
+        click.echo(f"Every phase is done. End its supervisor: {program()} down {run.root}")
     else:
-        click.echo(f"Detached; the run goes on. Back: eagle-tui attach {run.root}")
+        click.echo(f"Detached; the run goes on. Back: {program()} attach {run.root}")
 
 
 def _speaks_unicode() -> bool:

@@ -11,7 +11,7 @@ import click
 from eagle_tui import fmt
 from eagle_tui.actions import ACTIONS, Action, Param
 from eagle_tui.cli.common import RUN, Exit, ask, interactive, rundir
-from eagle_tui.client import SocketClient, last_status
+from eagle_tui.client import SocketClient, is_down, last_status
 from eagle_tui.client_api import ClientError
 from eagle_tui.protocol import CommandStatus, Preview
 from eagle_tui.text import visible
@@ -87,6 +87,9 @@ def send(
     """Preview, ask, order, and follow the order until it is in effect. Ends with code 3 when it is
     refused."""
     run = rundir(path)
+    if verb == "down" and is_down(run):
+        click.echo(f"{run.root}: the run is down already")
+        return
 
     async def look(client: SocketClient) -> Preview:
         return await client.preview(verb, args)

@@ -50,13 +50,14 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
 
 def _place(model: type[BaseModel], loc: Loc) -> _Place:
     here: type[BaseModel] | None = model
-    for part in loc[:-1]:
-        if isinstance(part, int) or here is None:
-            continue
+    named = [part for part in loc if isinstance(part, str)]
+    for part in named[:-1]:
+        if here is None:
+            break
         info = here.model_fields.get(part)
         found = _models(info.annotation) if info else []
         here = found[0] if found else None
-    return _Place(here, str(loc[-1]) if loc else "")
+    return _Place(here, named[-1] if named else "")
 
 
 def bounds(model: type[BaseModel] | None, field: str) -> str:
@@ -120,7 +121,10 @@ def _sentence(model: type[BaseModel], error: Any) -> str:
         message = str(error["msg"]).removeprefix("Value error, ")
         return f"{dotted(loc) or 'run.toml'}: {message}"
     info = place.model.model_fields.get(place.field) if place.model else None
-    expected = type_name(info.annotation) if info else ""
+    annotation = info.annotation if info else None
+    if loc and isinstance(loc[-1], int) and typing.get_args(annotation):
+        annotation = typing.get_args(annotation)[0]
+    expected = type_name(annotation) if info else ""
     if limits := bounds(place.model, place.field):
         expected = f"{expected}, {limits}" if expected else limits
     if not expected:
@@ -132,13 +136,13 @@ def _sentence(model: type[BaseModel], error: Any) -> str:
 
 def explain(model: type[BaseModel], error: ValidationError, text: str = "") -> list[str]:
     """One sentence for each error, with the line in `text` (the TOML) where it can be found."""
-    sentences: dict[str, None] = {}
+    found: set[tuple[int, str]] = set()
     for item in error.errors():
         loc = tuple(p for p in item["loc"] if not _is_union_tag(p))
         sentence = _sentence(model, {**item, "loc": loc})
         line = _line_of(text, loc)
-        sentences.setdefault(f"line {line}: {sentence}" if line else sentence)
-    return list(sentences)
+        found.add((line or 0, f"line {line}: {sentence}" if line else sentence))
+    return [sentence for _, sentence in sorted(found)]
 
 
 def _is_union_tag(part: int | str) -> bool:

@@ -23,10 +23,26 @@ def parse_config(text: str, *, source: str = "run.toml") -> RunConfig:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(source, [f"not valid TOML: {error}"]) from error
+    doubled = same_names(raw)
     try:
-        return RunConfig.model_validate(raw)
+        config = RunConfig.model_validate(raw)
     except ValidationError as error:
-        raise ConfigError(source, explain(RunConfig, error, text)) from error
+        raise ConfigError(source, [*explain(RunConfig, error, text), *doubled]) from error
+    if doubled:
+        raise ConfigError(source, doubled)
+    return config
+
+
+def same_names(raw: dict[str, Any]) -> list[str]:
+    """A sentence for each name that two datasets or two servers share."""
+    found: list[str] = []
+    for what in ("dataset", "server"):
+        items = raw.get(what)
+        tables = items if isinstance(items, list) else []
+        names = [t.get("name") for t in tables if isinstance(t, dict)]
+        for name in sorted({n for n in names if isinstance(n, str) and names.count(n) > 1}):
+            found.append(f"two {what}s are named {name!r}; names must differ")
+    return found
 
 
 def load_config(path: Path) -> RunConfig:

@@ -12,6 +12,7 @@ from pydantic import (
 )
 
 from eagle_tui.config.drafter import BenchSection, ExtractSection, TrainSection
+from eagle_tui.config.policy import PolicySection
 from eagle_tui.config.section import Section
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
@@ -160,15 +161,31 @@ class GenerateSection(Section):
     """Drop tokens less likely than this share of the likeliest one."""
     cap_tokens: int | None = Field(default=None, ge=1)
     """Cap in tokens for every dataset that sets none itself."""
-    retries: int = Field(default=3, ge=0, le=100)
-    """Attempts after the first for a request that failed for another reason than a lost server."""
-    no_answer_retries: int = Field(default=1, ge=0, le=100)
-    """Attempts after the first when the response holds reasoning but no content, or nothing."""
+    cap_tokens_total: int | None = Field(default=None, ge=1)
+    """Cap in tokens for all datasets together."""
+    cap_samples_total: int | None = Field(default=None, ge=1)
+    """Cap in stored responses for all datasets together."""
+    prompt_order: Literal["file", "shortest_first", "longest_first"] = "file"
+    """Which prompts of a dataset go first: as they stand in the file, or by their tokens. Longest
+    first leaves short ones for the end, so that few stragglers remain."""
+    adaptive: bool = False
+    """Lower what an endpoint has in flight when it retracts requests or refuses them as too busy,
+    and raise it again, up to the concurrency, while its KV cache has room."""
+    probe: Literal["refuse", "warn", "off"] = "refuse"
+    """Before the flood one prompt is sent, to see that a reasoning model reasons. `refuse`: the
+    phase does not go on when prompts open a thought and answers hold none (other reasoning models
+    are warned of); `warn`: it is only said."""
+    journal_tokens: int = Field(default=256, ge=0)
+    """Answers longer than this are streamed, and their tokens saved each time so many are new: what
+    a crash of worker or server costs an answer at most. 0: tokens are saved on a pause only."""
     fsync_interval_s: float = Field(default=1.0, gt=0, le=60)
     """Results are forced to disk at least this often; at most these are generated again."""
     request_stall_s: float = Field(default=600.0, gt=0)
     """A request without an answer for this long, on a server whose token counter stands still, is
     aborted and sent again."""
+
+    policy: PolicySection = PolicySection()
+    """What becomes of each state that is no success; see `[generate.policy]`."""
 
     @field_validator("top_k")
     @classmethod
@@ -240,16 +257,6 @@ class RunConfig(Section):
                 if dataset.name.endswith(ending):
                     raise ValueError(f"{dataset.name!r}: {ending!r} is an ending of our own files")
         return datasets
-
-    @model_validator(mode="after")
-    def _unique_names(self) -> Self:
-        for what, items in (("dataset", self.dataset), ("server", self.server)):
-            seen: set[str] = set()
-            for item in items:
-                if item.name in seen:
-                    raise ValueError(f"two {what}s are named {item.name!r}; names must differ")
-                seen.add(item.name)
-        return self
 
     def dataset_named(self, name: str) -> DatasetSection:
         """The dataset of that name; KeyError when there is none."""

@@ -57,6 +57,10 @@ class Desired(_Frozen):
     finish: tuple[str, ...] = ()
     """Phases that shall end with what is there."""
     retries: tuple[Retry, ...] = ()
+    """Each is carried out once, in this order."""
+    cap_tokens_total: int | None = None
+    """Cap over all datasets; None: as in run.toml, 0: none."""
+    cap_samples_total: int | None = None
     endpoints: tuple[Endpoint, ...] = ()
 
 
@@ -71,16 +75,32 @@ class Limits:
     skip: bool
 
 
+@dataclass(frozen=True)
+class TotalCaps:
+    """What holds for all datasets together now. None: no cap."""
+
+    tokens: int | None = None
+    samples: int | None = None
+
+
+def _cap(changed: int | None, configured: int | None) -> int | None:
+    return configured if changed is None else (changed or None)
+
+
+def total_caps(config: RunConfig, desired: Desired) -> TotalCaps:
+    """The caps over all datasets that hold now."""
+    return TotalCaps(
+        _cap(desired.cap_tokens_total, config.generate.cap_tokens_total),
+        _cap(desired.cap_samples_total, config.generate.cap_samples_total),
+    )
+
+
 def limits(config: RunConfig, desired: Desired, dataset: DatasetSection) -> Limits:
     """The limits that hold for `dataset` now."""
     control = desired.datasets.get(dataset.name, DatasetControl())
-
-    def cap(changed: int | None, configured: int | None) -> int | None:
-        return configured if changed is None else (changed or None)
-
     return Limits(
-        cap_tokens=cap(control.cap_tokens, config.cap_tokens_of(dataset)),
-        cap_samples=cap(control.cap_samples, dataset.cap_samples),
+        cap_tokens=_cap(control.cap_tokens, config.cap_tokens_of(dataset)),
+        cap_samples=_cap(control.cap_samples, dataset.cap_samples),
         concurrency=control.concurrency or config.concurrency_of(dataset),
         max_new_tokens=config.max_new_tokens_of(dataset),
         skip=control.skip,

@@ -4,11 +4,14 @@ Every line holds `e` (kind) and `at` (Unix seconds). Kinds:
 
 - `start`    pid, started (process start time, see eagle_tui.proc), phase, attempt, version
 - `progress` done, total, unit, detail: how far the phase is
-- `dataset`  name, prompts, states {state: n}, tokens, lengths {tokens: n}, reasoned: the whole
-             truth about one dataset as found on opening it; replaces what was known before
-             (`lengths` counts responses by completion tokens, `reasoned` those with reasoning)
-- `result`   ds, id, state, pt, ct, rt (prompt, completion, reasoning tokens), s (seconds): one
-             response became final; adds to what was known
+- `dataset`  name, prompts, states {state: n}, tokens, lengths {tokens: n}, reasoned,
+             reasoning_tokens: the whole truth about one dataset as found on opening it; replaces
+             what was known before (`lengths` counts responses by completion tokens, `reasoned`
+             those with reasoning)
+- `result`   ds, id, state, pt, ct, rt (prompt, completion, reasoning tokens), s (seconds), stored
+             (false: a dead letter, without tokens): one prompt became final; adds to what was known
+- `load`     endpoints {name: {in_flight, limit, answers, tokens, failures}}: what each endpoint did
+             for this worker; answers, tokens and failures only grow
 - `flow`     mode, in_flight {dataset: n}, seq, reason, oldest_s, endpoints {name: why it is out,
              or ""}: what the phase does now; `seq` is the desired state it has applied
 - `metric`   values {name: number or null}: what the phase measures of itself, such as loss

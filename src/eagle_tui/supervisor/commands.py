@@ -18,6 +18,7 @@ from eagle_tui.protocol import PhaseStatus, Preview
 from eagle_tui.rundir.desired import DatasetControl, Desired, Retry, limits
 from eagle_tui.supervisor.figures import DatasetFigures
 from eagle_tui.supervisor.phases import PAUSABLE
+from eagle_tui.supervisor.work import work_of
 
 MAX_CONCURRENCY = 65_536
 RETRIED = ("failed", "over_context", "no_answer", "loop", "truncated")
@@ -171,7 +172,8 @@ def _cap_sentence(
     if samples is not None:
         still = min(still, max(0, samples - f.done))
     saved = left - still
-    text += f"; about {still:,} more, {saved:,} prompts left out"
+    more = f"about {still:,} more" if still else "no more than what is in flight"
+    text += f"; {more}, {saved:,} prompts left out"
     if saved and view.tok_s:
         text += f", saves about {_time(saved * mean / view.tok_s)}"
     return text
@@ -237,21 +239,26 @@ def _advance(view: View, args: dict[str, Any]) -> Change:
     state = view.phases[name].state
     if state == "done":
         raise Refusal(f"{name} is done")
-    if name not in PAUSABLE:
-        raise Refusal(f"{name} cannot end early: what comes after it needs all of it")
     if state in ("pending", "blocked"):
         raise Refusal(f"{name} is {state}: there is nothing yet to go on with")
+    if name not in PAUSABLE:
+        raise Refusal(f"{name} cannot end early: what comes after it needs all of it")
     done = sum(f.done for f in view.datasets.values())
     native = any(d.kind == "native" for d in view.config.dataset)
     if not done and not native:
         raise Refusal("there is no response yet to go on with")
-    left = sum(max(0, f.prompts - f.done) for f in view.datasets.values())
-    n = _in_flight(view)
+    left = 0
+    for dataset in view.config.dataset:
+        figures = view.datasets.get(dataset.name)
+        if figures is not None and dataset.kind == "prompts":
+            left += work_of(figures, limits(view.config, view.desired, dataset)).prompts_left
+    n = min(_in_flight(view), left)
+    left -= n
     finish = (*(p for p in view.desired.finish if p != name), name)
     sentence = f"{name} ends with {done:,} responses; {left:,} prompts are left out"
     if n:
         sentence += f"; the {n} in flight finish first"
-    return Change(_next(view, finish=finish), sentence, drops_work=left > n)
+    return Change(_next(view, finish=finish), sentence, drops_work=left > 0)
 
 
 def _retry(view: View, args: dict[str, Any]) -> Change:

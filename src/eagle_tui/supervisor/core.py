@@ -42,7 +42,10 @@ class Supervisor:
         self._host = HostSampler(run.root, clock)
         self._host_status = HostStatus()
         context = Context(run, store, clock, self._http, self.say)
+        known_until = store.last_event_at()
         self.board = Board(run, config, store, clock, context)
+        # The logs were read from their beginning; what was told before is not told again.
+        self.board.figures.drop_notes(known_until)
         self.orders = Orders(self.board)
         self._maker = StatusMaker(self.board)
         reconcile.decide_phases(self.board)

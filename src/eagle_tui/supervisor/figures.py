@@ -67,6 +67,8 @@ class WorkerView:
     """The newest value of what the phase measures of itself."""
     pace: RateWindow = field(default_factory=RateWindow)
     """Items per second of a phase that counts them."""
+    last_wall: float | None = None
+    """Unix time of the newest line: until then the worker surely lived."""
     last_at: float | None = None
     """Monotonic time of the last sign of progress."""
 
@@ -124,6 +126,7 @@ class Figures:
 
     def _take(self, view: WorkerView, event: dict[str, Any]) -> None:
         kind = event.get("e")
+        view.last_wall = event.get("at", view.last_wall)
         if kind == "result":
             self._result(event)
             self._progress(view)
@@ -184,6 +187,10 @@ class Figures:
         figures.tokens = int(event.get("tokens", 0))
         figures.lengths = lengths.from_json(event.get("lengths") or {})
         figures.reasoned = int(event.get("reasoned", 0))
+
+    def drop_notes(self, until: float) -> None:
+        """Forget the notes up to that Unix time: a supervisor before us told them."""
+        self.notes = [note for note in self.notes if note.at > until]
 
     def take_notes(self) -> list[Note]:
         """The notes since the last call."""

@@ -42,7 +42,7 @@ class Exit:
                 return f"killed by signal {self.signal}"
         if self.code is not None:
             return f"exit code {self.code}"
-        return "ended while no supervisor was there to see how"
+        return "ended; how is not known, an earlier supervisor had started it"
 
 
 class Handle:

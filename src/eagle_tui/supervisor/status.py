@@ -22,9 +22,12 @@ from eagle_tui.protocol import (
 from eagle_tui.rundir.desired import Desired, Limits, limits, ordered
 from eagle_tui.supervisor.board import Board
 from eagle_tui.supervisor.figures import RATE_SPAN_S, DatasetFigures, Figures
+from eagle_tui.supervisor.work import work_of
 
 SHARES = (0.5, 0.9, 0.95, 0.99)
 RECENT_COMMANDS = 20
+MOVING = ("running", "stalled", "draining")
+"""States of generate in which a time left means something."""
 
 
 @dataclass(frozen=True)
@@ -35,20 +38,6 @@ class GenerateView:
     done: int
     total: int
     eta_s: eta.Range | None
-
-
-def work_of(figures: DatasetFigures, lim: Limits) -> eta.Work:
-    """What is left of a dataset under its caps."""
-    left = max(0, figures.prompts - figures.done)
-    if lim.skip:
-        left = 0
-    if lim.cap_samples is not None:
-        left = min(left, max(0, lim.cap_samples - figures.done))
-    tokens_left = None
-    if lim.cap_tokens is not None:
-        tokens_left = max(0, lim.cap_tokens - figures.tokens)
-        left = left if tokens_left else 0
-    return eta.Work(left, figures.lengths, tokens_left, figures.in_flight)
 
 
 def _state(
@@ -94,7 +83,7 @@ def generate_view(
             total += data.done + work.prompts_left
             known = known and data.prompts > 0
             estimate = eta.seconds_left(eta.tokens_left(works), rate, spread) if known else None
-            if state in ("done", "skipped", "capped"):
+            if state in ("done", "skipped", "capped") or phase not in MOVING:
                 estimate = None
         rows.append(_row(section, data, lim, state, estimate))
     overall = eta.seconds_left(eta.tokens_left(works), rate, spread) if known else None
@@ -186,7 +175,7 @@ class StatusMaker:
 
     def _run_eta(self, view: GenerateView) -> eta.Range | None:
         state = self._b.decisions["generate"].state
-        return view.eta_s if state in ("running", "stalled", "draining") else None
+        return view.eta_s if state in MOVING else None
 
     def _phase(self, phase: str, view: GenerateView) -> PhaseStatus:
         board = self._b

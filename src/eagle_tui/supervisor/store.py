@@ -266,6 +266,11 @@ class Store:
         sql = "SELECT * FROM events WHERE id > ? ORDER BY id DESC LIMIT ?"
         return [Event(**dict(row)) for row in self._db.execute(sql, (after, limit))][::-1]
 
+    def last_event_at(self) -> float:
+        """Unix time of the newest event; 0 when there is none."""
+        row = self._db.execute("SELECT at FROM events ORDER BY id DESC LIMIT 1").fetchone()
+        return 0.0 if row is None else float(row[0])
+
     # -- history ----------------------------------------------------------------------------------
 
     def add_buckets(self, rows: list[tuple[str, int, int, int, float, float, float]]) -> None:

@@ -81,7 +81,9 @@ class WorkerSlot:
                 self._s.figures.poll()
                 outcome = view.outcome or "died"
                 reason = view.reason or "ended while no supervisor was there to see how"
-                self._record(attempt.token, outcome, reason, Exit(None, None))
+                ended_at = max(view.last_wall or 0.0, attempt.launched_at)
+                self._record(attempt.token, outcome, reason, Exit(None, None), ended_at)
+                self._past_s += ended_at - attempt.launched_at
                 continue
             self._handle = handle
             self._s.store.launched(attempt.token, handle.process)
@@ -155,10 +157,12 @@ class WorkerSlot:
         lines = launch.last_lines(self._s.run.log(self.phase, self.number), 3)
         return f"{ended.words()}; last line: {lines[-1][:300]}" if lines else ended.words()
 
-    def _record(self, token: str, outcome: str, reason: str, ended: Exit) -> None:
+    def _record(
+        self, token: str, outcome: str, reason: str, ended: Exit, at: float | None = None
+    ) -> None:
         self._s.store.ended(
             token,
-            self._s.clock.wall(),
+            self._s.clock.wall() if at is None else at,
             outcome=outcome,
             reason=reason,
             code=ended.code,

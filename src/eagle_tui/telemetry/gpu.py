@@ -13,8 +13,20 @@ from eagle_tui.protocol import GpuStatus
 
 DEADLINE_S = 10.0
 """No line for this long: the child hangs in the driver and is killed."""
+END_S = 2.0
+"""What a child that closed its output gets to end by itself; NVML's own clean-up is quick."""
 RETRY_S = 60.0
 """Wait before a child that said why there are no GPUs, or that died, is started again."""
+
+
+async def _end(child: asyncio.subprocess.Process) -> None:
+    """Let the child end, or kill it. (A kill of one that is ending already would reap it before
+    asyncio can, and lose its exit status.)"""
+    try:
+        await asyncio.wait_for(child.wait(), END_S)
+    except TimeoutError:
+        child.kill()
+        await child.wait()
 
 
 @dataclass
@@ -72,9 +84,7 @@ class GpuSampler:
         except TimeoutError:
             self._note = "the NVIDIA driver does not answer; asked again every minute"
         finally:
-            if child.returncode is None:
-                child.kill()
-            await child.wait()
+            await _end(child)
         if child.returncode not in (0, -9):
             self._note = f"the GPU sampler crashed (exit {child.returncode}); started again"
 

@@ -10,6 +10,8 @@ import psutil
 
 from eagle_tui.clock import Clock
 
+TREND_LEAST_S = 600.0
+"""A trend of a few minutes says nothing about days."""
 TREND_S = 3600.0
 """How far back disk use is looked at for the time at which it will be full."""
 
@@ -59,7 +61,7 @@ class HostSampler:
             while mono - self._free[0][0] > TREND_S:
                 self._free.pop(0)
         start, free_then = self._free[0]
-        if mono - start < 60.0 or free >= free_then:
+        if mono - start < TREND_LEAST_S or free >= free_then:
             return None
         per_s = (free_then - free) / (mono - start)
         left = free / per_s

@@ -129,8 +129,17 @@ class ActionDialog(ModalScreen[None]):
         self.query_one("#now", Words).say(facts(self.verb, chosen, self._status), "text")
         if self._timer is not None:
             self._timer.stop()
-        if args is not None:
+        if args is not None and not self._still_empty(args):
             self._timer = self.set_timer(PREVIEW_AFTER_S, self._start_preview)
+
+    def _still_empty(self, args: dict[str, Any]) -> bool:
+        """Nothing but what the dialog chose itself stands in the fields, though there is something
+        to type: a refusal of that would only be noise."""
+        typed = [field.param.name for field in self._fields if not isinstance(field, ChoiceField)]
+        if not typed or any(name in args for name in typed):
+            return False
+        self._say("", "muted")
+        return True
 
     @on(Submitted)
     def _submitted(self) -> None:
@@ -187,7 +196,7 @@ class ActionDialog(ModalScreen[None]):
         if not preview.allowed:
             self._say(f"Refused: {preview.sentence}", "error")
         elif preview.drops_work:
-            self._say(f"{preview.sentence} This throws work away.", "warn")
+            self._say(f"{preview.sentence}. This throws work away.", "warn")
         else:
             self._say(preview.sentence, "accent")
             if then_send:
@@ -211,7 +220,11 @@ class ActionDialog(ModalScreen[None]):
             self._confirming = False
 
     def _say(self, text: str, style_name: str) -> None:
-        self.query_one("#preview", Words).say(text, style_name)
+        # An answer may come while the dialog is being taken down.
+        if not self.is_mounted or not self.is_attached:
+            return
+        for words in self.query("#preview").results(Words):
+            words.say(text, style_name)
 
     def _field(self, param: Param, dataset: str | None) -> Field:
         """The field that fits a parameter, filled with what is most likely meant."""

@@ -190,8 +190,8 @@ class RowDrawer:
         quiet = row.state in ("pending", "skipped") or native
         plain = look.muted if quiet else look.text
         share = fmt.share(row.done, row.prompts)
-        state = "ready" if native else row.state
-        glyph = self.glyphs.state("done" if native else row.state)
+        state = "ready" if native and row.state == "done" else row.state
+        glyph = self.glyphs.state(row.state)
         no_reasoning = row.reasoning_share == 0 and row.done >= REASONING_EXPECTED_FROM
         flight = fmt.exact(row.in_flight)
         if row.concurrency is not None:

@@ -1,0 +1,34 @@
+"""What run.toml names and is not there: looked at before a run, not when a worker dies of it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from eagle_tui.config.model import RunConfig
+from eagle_tui.config.target import NoSuchModel, model_location
+from eagle_tui.rundir.manifest import source_path
+from eagle_tui.rundir.paths import RunDir
+
+
+def missing(config: RunConfig, run: RunDir) -> list[str]:
+    """A sentence for each file, directory or program that is named and not there."""
+    found: list[str] = []
+    try:
+        model_location(config.target.model, run.root)
+    except NoSuchModel as error:
+        found.append(str(error))
+    if config.target.chat_template:
+        template = run.root / Path(config.target.chat_template).expanduser()
+        if not template.is_file():
+            found.append(f"target.chat_template: there is no file {template}")
+    for server in config.server:
+        if server.command and shutil.which(server.command[0]) is None:
+            found.append(
+                f"server {server.name}: command: there is no program {server.command[0]!r}"
+            )
+    for dataset in config.dataset:
+        path = source_path(run, dataset)
+        if path is not None and not path.exists():
+            found.append(f"dataset {dataset.name}: source: there is no file {path}")
+    return found
