@@ -44,14 +44,20 @@ def _default(field: Any) -> str:
 
 def _section(name: str, model: type[BaseModel], many: bool) -> list[str]:
     head = f"[[{name}]]" if many else f"[{name}]"
-    lines = [f"## `{head}`", "", (model.__doc__ or "").strip(), ""]
+    lines = [f"## `{head}`", "", " ".join((model.__doc__ or "").split()), ""]
     lines += ["| key | value | default | meaning |", "|---|---|---|---|"]
     for key, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            continue  # a table of its own
         words = [type_name(field.annotation), bounds(model, key)]
         kind = ", ".join(w for w in words if w).replace("|", "\\|")
         meaning = " ".join((field.description or "").split()).replace("|", "\\|")
         lines.append(f"| `{key}` | {kind} | {_default(field)} | {meaning} |")
-    return [*lines, ""]
+    lines.append("")
+    for key, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            lines += _section(f"{name}.{key}", field.annotation, many=False)
+    return lines
 
 
 def config_page() -> str:

@@ -44,7 +44,8 @@ class Answer:
 
     output_ids: array[int]
     """New tokens (unsigned 32 bit), the stop token included."""
-    finish: Finish
+    finish: Finish | None
+    """None: an event of a stream that goes on."""
     length: int | None
     """For `length`: tokens at which the server stopped."""
     prompt_tokens: int | None
@@ -69,15 +70,20 @@ Outcome = Answer | Trouble
 
 
 def error_message(body: bytes) -> tuple[str, bool]:
-    """The message in any of the error bodies that servers send, and whether it was plain text.
-
-    `{"error": {"message": …}}`, `{"error": "…"}`, `{"object": "error", "message": …}`,
-    `{"detail": …}` and plain text occur.
-    """
+    """The message in an error body, and whether that was plain text."""
     try:
         parsed = json.loads(body)
     except ValueError:
         return body.decode("utf-8", "replace").strip()[:EXCERPT], True
+    return message_of(parsed), False
+
+
+def message_of(parsed: Any) -> str:
+    """The message in any of the error bodies that servers send.
+
+    `{"error": {"message": …}}`, `{"error": "…"}`, `{"object": "error", "message": …}`,
+    `{"detail": …}` and plain text occur.
+    """
     found: Any = parsed
     if isinstance(parsed, dict):
         error = parsed.get("error")
@@ -86,14 +92,22 @@ def error_message(body: bytes) -> tuple[str, bool]:
         else:
             found = next((parsed[k] for k in ("error", "message", "detail") if parsed.get(k)), "")
     text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
-    return text.strip()[:EXCERPT], False
+    return text.strip()[:EXCERPT]
 
 
 def read_outcome(status: int, body: bytes) -> Outcome:
     """What a complete HTTP response means."""
     if status == 200:
-        return _read_answer(body)
+        try:
+            return answer_of(loads(body))
+        except ValueError as error:
+            return Trouble("garbled", f"answer is not JSON ({error})", 200)
     message, plain = error_message(body)
+    return trouble_of(status, message, plain=plain)
+
+
+def trouble_of(status: int, message: str, *, plain: bool) -> Outcome:
+    """What an HTTP status other than 200 means, also where a stream tells it."""
     if status == 499:
         # 0.5.17 says so for a request that it held back in a pause and then dropped.
         return Answer(array("I"), "abort", None, None, 0, True, message)
@@ -115,35 +129,41 @@ def read_outcome(status: int, body: bytes) -> Outcome:
     return Trouble(kind, text, status, plain)
 
 
-def _read_answer(body: bytes) -> Outcome:
-    try:
-        parsed = loads(body)
-    except ValueError as error:
-        return Trouble("garbled", f"answer is not JSON ({error})", 200)
+def error_of(event: dict[str, Any]) -> tuple[int, str]:
+    """Status and message of an error that a stream tells after HTTP 200."""
+    error = event["error"]
+    code = error.get("code") if isinstance(error, dict) else None
+    return number(code) or 500, message_of(event)
+
+
+def answer_of(parsed: Any, *, streamed: bool = False) -> Outcome:
+    """What parsed JSON of a 200 means; only an event of a stream may be unfinished."""
     if not isinstance(parsed, dict):
         return Trouble("garbled", "answer is not a JSON object", 200)
     meta = parsed.get("meta_info")
     if not isinstance(meta, dict):
-        message, _ = error_message(body)
-        return Trouble("garbled", f"answer has no meta_info: {message}", 200)
+        return Trouble("garbled", f"answer has no meta_info: {message_of(parsed)}", 200)
     try:
         ids = array("I", parsed.get("output_ids") or ())
     except (TypeError, OverflowError):
         return Trouble("garbled", "output_ids are not token ids", 200)
     reason = meta.get("finish_reason")
-    kind = reason.get("type") if isinstance(reason, dict) else reason
-    if not isinstance(reason, dict) or kind not in ("stop", "length", "abort"):
+    kind = reason.get("type") if isinstance(reason, dict) else None
+    if streamed and reason is None:
+        reason = {}
+    elif not isinstance(reason, dict) or kind not in ("stop", "length", "abort"):
         return Trouble("garbled", f"unknown finish reason {str(reason)[:EXCERPT]}", 200)
     return Answer(
         output_ids=ids,
         finish=kind,
-        length=_number(reason.get("length")) if kind == "length" else None,
-        prompt_tokens=_number(meta.get("prompt_tokens")),
-        completion_tokens=_number(meta.get("completion_tokens")) or len(ids),
+        length=number(reason.get("length")) if kind == "length" else None,
+        prompt_tokens=number(meta.get("prompt_tokens")),
+        completion_tokens=number(meta.get("completion_tokens")) or len(ids),
         plain_abort=kind == "abort" and not reason.get("status_code"),
         message=str(reason.get("message") or "")[:EXCERPT],
     )
 
 
-def _number(value: Any) -> int | None:
+def number(value: Any) -> int | None:
+    """A count; None when it is none."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

@@ -5,52 +5,26 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from random import Random
 from typing import Literal
 
 from eagle_tui.clock import Clock
 from eagle_tui.config.model import GenerateSection
-from eagle_tui.rundir import jsonl
 
 from . import policy, requests
 from .answers import Answer, Finish, Outcome, Trouble
-from .jobs import Job
+from .flight import Flight
 from .judge import judge
-from .partials import partial_row
+from .ledger import Ledger
 from .pool import Member, Pool
+from .probe import Probe
 from .prompts import Prompt
 from .report import Report
-from .responses import dead_row, encode, response_row
 from .speech import Speech
 from .work import DatasetWork
-from .writer import Writer
 
 REASONING_LOOK = 20
 """After so many responses of a dataset it is said when none of them holds reasoning."""
-Ending = Literal["hold", "drop", "stall"]
-"""Why we end a request ourselves. hold, stall: its tokens are kept; drop: they are not."""
-
-
-@dataclass(eq=False, slots=True)
-class Flight:
-    """One request in flight."""
-
-    work: DatasetWork
-    job: Job
-    member: Member
-    started: float
-    task: asyncio.Task[None] | None = None
-    landed: asyncio.Event = field(default_factory=asyncio.Event)
-    rid: str = ""
-    asked: int = 0
-    ending: Ending | None = None
-
-    def ended_by_us(self) -> bool:
-        """Do we end it before it has an answer?"""
-        return self.ending is not None
-
-
 Place = tuple[DatasetWork, Member]
 """A dataset that may send, and the endpoint that takes it."""
 
@@ -65,12 +39,12 @@ class Attempts:
         settings: GenerateSection,
         context: int | None,
         speech: Speech,
-        writer: Writer,
+        ledger: Ledger,
         pool: Pool,
+        probe: Probe,
         report: Report,
         clock: Clock,
         rng: Random,
-        made: str,
         next_place: Callable[[], Place | None],
         changed: Callable[[], None],
     ) -> None:
@@ -78,12 +52,12 @@ class Attempts:
         self._context = context
         self._sampling = requests.sampling_params(settings)
         self._speech = speech
-        self._writer = writer
+        self._ledger = ledger
         self._pool = pool
+        self._probe = probe
         self._report = report
         self._clock = clock
         self._rng = rng
-        self._made = made
         self._next_place = next_place
         self._changed = changed
         self.broken: BaseException | None = None
@@ -151,37 +125,72 @@ class Attempts:
             vocabulary=self._speech.vocabulary,
             eos_ids=self._speech.eos_ids,
             sampling=self._sampling,
+            journal=self._settings.journal_tokens,
         )
         job.attempt += 1
         if isinstance(request, policy.Dead):
-            self._give_up(flight, prompt, request)
+            self._ledger.give_up(flight, prompt, request)
             return
         if isinstance(request, requests.Ended):
             whole = job.so_far or array("I")
             self._finished(flight, prompt, request.finish, whole, len(prompt.prompt_ids), "")
             return
         flight.rid, flight.asked, data = request.rid, request.asked, request.body
+        opened = prompt.opened
         # The prompt is read again when the answer is there: its ids as Python numbers take 36 KB a
         # thousand, and hundreds of requests are in flight for minutes.
         del prompt, request
         assert member.client is not None  # one without is never picked
         try:
-            outcome: Outcome = await member.client.generate(data)
+            outcome: Outcome = await member.client.generate(
+                data, lambda new: self._progressed(flight, opened, new)
+            )
         except asyncio.CancelledError:
             if not flight.ended_by_us():
                 raise
             assert flight.task is not None
             flight.task.uncancel()
+            self._keep_streamed(flight)
             self._unanswered(flight, work.prompts.read(job.index))
             return
         prompt = work.prompts.read(job.index)
         if isinstance(outcome, Trouble):
-            self._troubled(flight, prompt, outcome)
-        elif outcome.finish == "abort":
-            self._aborted(flight, prompt, outcome)
-        else:
+            member.count.failures += 1
+            grown = self._keep_streamed(flight)
+            self._troubled(flight, prompt, outcome, grown)
+        elif outcome.finish == "stop" or outcome.finish == "length":
             self._pool.success(member)
             self._answered(flight, prompt, outcome, outcome.finish)
+        else:
+            self._aborted(flight, prompt, outcome)
+
+    def _progressed(self, flight: Flight, opened: bool, new: array[int]) -> None:
+        """A stream has brought more tokens: save them when they are worth a row."""
+        job = flight.job
+        flight.member.count.tokens += len(new) - len(flight.streamed or ())
+        flight.streamed = new
+        known = len(job.so_far or ()) + len(new)
+        # The first event comes after one token, the others at the interval.
+        if known - job.saved >= self._settings.journal_tokens:
+            whole = flight.whole(new)
+            self._ledger.save(flight, whole, job.pieces + 1)
+            self._probe.see(opened, self._speech, whole)
+
+    def _keep_streamed(self, flight: Flight) -> bool:
+        """What a stream brought before it broke off is the answer so far; was there anything?"""
+        new, flight.streamed = flight.streamed, None
+        if flight.ending == "drop":
+            self._ledger.save(flight, flight.job.so_far or array("I"), flight.job.pieces)
+            return False
+        if not new:
+            return False
+        flight.grow(new)
+        assert flight.job.so_far is not None
+        self._ledger.save(flight, flight.job.so_far, flight.job.pieces)
+        return True
+
+    def _count(self, flight: Flight, new: int) -> None:
+        flight.member.count.tokens += new - len(flight.streamed or ())
 
     def _answered(
         self, flight: Flight, prompt: Prompt, answer: Answer, finish: Literal["stop", "length"]
@@ -191,8 +200,10 @@ class Attempts:
         if finish == "length" and answer.length is not None and answer.length < flight.asked:
             flag = "pool"
             self._tell_small_pool(flight.member.name, len(prompt.prompt_ids), answer.length)
-        whole = answer.output_ids if job.so_far is None else job.so_far + answer.output_ids
+        self._count(flight, len(answer.output_ids))
+        flight.member.count.answers += 1
         first = answer.prompt_tokens if job.so_far is None else None
+        whole = flight.whole(answer.output_ids)
         job.pieces += 1
         self._finished(flight, prompt, finish, whole, first or len(prompt.prompt_ids), flag)
 
@@ -205,87 +216,53 @@ class Attempts:
         prompt_tokens: int,
         flag: str,
     ) -> None:
-        """A whole answer: final, or to be asked for once more."""
+        """A whole answer: stored, dropped, or to be asked for once more."""
         assert finish != "abort"
-        work, job = flight.work, flight.job
         output_ids = whole.tolist()
         parts = self._speech.split(output_ids, prompt.opened)
+        self._probe.judge(prompt.opened, parts)
         state = judge(finish, output_ids, parts.content)
-        if not policy.keep(job, state, self._settings):
-            row = dead_row(
-                id=prompt.id,
-                dataset=work.name,
+        choice = policy.after_answer(flight.job, state, self._settings.policy)
+        if choice == "keep":
+            self._ledger.respond(
+                flight,
+                prompt,
                 state=state,
-                final=False,
-                reason="no content; asked for again",
-                endpoint=flight.member.name,
-                attempt=job.attempt,
-                at=self._clock.wall(),
-                prompt_tokens=len(prompt.prompt_ids),
+                finish=finish,
+                prompt_tokens=prompt_tokens,
                 output_ids=output_ids,
-                reasoning=parts.reasoning,
-                content=parts.content,
+                parts=parts,
+                flag=flag,
             )
-            self._writer.put(work.dead, encode(row))
-            self._start_over(flight)
-            work.queue.put(job)
+            self._look_for_reasoning(flight.work)
             return
-        row = response_row(
-            id=prompt.id,
-            dataset=work.name,
+        self._ledger.reject(
+            flight,
+            prompt,
             state=state,
-            finish_reason=finish,
-            prompt_tokens=prompt_tokens,
-            completion_tokens=len(output_ids),
-            reasoning_tokens=parts.reasoning_tokens,
-            endpoint=flight.member.name,
-            attempt=job.attempt,
-            pieces=max(1, job.pieces),
-            at=round(self._clock.wall(), 3),
-            flag=flag or parts.flag,
-            prompt_ids=prompt.prompt_ids,
+            final=choice == "drop",
             output_ids=output_ids,
-            reasoning=parts.reasoning,
-            content=parts.content,
-            conversation=prompt.conversation,
+            parts=parts,
         )
-        # Counted now, so that the caps see it; told when it is in the file.
-        work.figures.add(state, len(output_ids), parts.reasoning_tokens)
-        self._look_for_reasoning(work)
-        seconds = round(self._clock.monotonic() - flight.started, 3)
-        reasoning_tokens = parts.reasoning_tokens
-        self._writer.put(
-            work.responses,
-            encode(row),
-            lambda: self._report.emit(
-                "result",
-                ds=work.name,
-                id=prompt.id,
-                state=state,
-                pt=prompt_tokens,
-                ct=len(output_ids),
-                rt=reasoning_tokens,
-                s=seconds,
-            ),
-        )
+        if choice == "again":
+            self._ledger.start_over(flight)
+            flight.work.queue.put(flight.job)
 
     def _aborted(self, flight: Flight, prompt: Prompt, answer: Answer) -> None:
         """HTTP 200, ended before its time: by us, by another, or by the server."""
         work, job = flight.work, flight.job
-        grown = False
-        if answer.output_ids and answer.plain_abort and flight.ending != "drop":
-            job.so_far = (job.so_far or array("I")) + answer.output_ids
-            job.pieces += 1
-            grown = True
-            row = partial_row(prompt.id, job.so_far, job.pieces, self._made)
-            self._writer.put(work.partial, jsonl.encode(row))
+        self._count(flight, len(answer.output_ids))
+        flight.streamed = answer.output_ids if answer.plain_abort else flight.streamed
+        grown = self._keep_streamed(flight)
+        rules = self._settings.policy
         if flight.ending in ("hold", "drop") or (grown and flight.ending is None):
             work.queue.put(job)
-            return
-        why = "no progress" if flight.ending == "stall" else f"aborted: {answer.message}"
-        self._retry(
-            flight, prompt, policy.after_failure(job, why, self._settings.retries, self._rng)
-        )
+        elif flight.ending == "stall":
+            self._retry(flight, prompt, policy.after_stall(job, "no progress", rules, self._rng))
+        else:
+            flight.member.count.failures += 1
+            why = f"ended on the server: {answer.message}"
+            self._retry(flight, prompt, policy.after_abort(job, why, rules, self._rng))
 
     def _unanswered(self, flight: Flight, prompt: Prompt) -> None:
         """We ended it, the server did not say so, and the connection was closed."""
@@ -293,62 +270,23 @@ class Attempts:
             flight.work.queue.put(flight.job)
             return
         trouble = Trouble("lost", "no progress, and the end of the request was not confirmed")
-        self._troubled(flight, prompt, trouble)
+        self._troubled(flight, prompt, trouble, False)
 
-    def _troubled(self, flight: Flight, prompt: Prompt, trouble: Trouble) -> None:
-        if not (trouble.kind == "dropped" and not flight.job.raced):
+    def _troubled(self, flight: Flight, prompt: Prompt, trouble: Trouble, grown: bool) -> None:
+        job = flight.job
+        if not (trouble.kind == "dropped" and not job.raced):
             self._pool.trouble(flight.member, trouble)
-        decision = policy.after_trouble(flight.job, trouble, self._settings, self._rng)
+        if grown:
+            job.losses = 0  # a prompt that brings servers down gets no further
+        decision = policy.after_trouble(job, trouble, self._settings.policy, self._rng)
         self._retry(flight, prompt, decision)
 
     def _retry(self, flight: Flight, prompt: Prompt, decision: policy.Again | policy.Dead) -> None:
         if isinstance(decision, policy.Dead):
-            self._give_up(flight, prompt, decision)
+            self._ledger.give_up(flight, prompt, decision)
             return
         after = decision.after_s
         flight.work.queue.put(flight.job, self._clock.monotonic() + after if after else None)
-
-    def _give_up(self, flight: Flight, prompt: Prompt, decision: policy.Dead) -> None:
-        work, job = flight.work, flight.job
-        size = len(prompt.prompt_ids)
-        reason = decision.reason
-        if decision.state == "over_context":
-            reason = f"prompt of {size:,} tokens: {reason}"
-        row = dead_row(
-            id=prompt.id,
-            dataset=work.name,
-            state=decision.state,
-            final=True,
-            reason=reason,
-            endpoint=flight.member.name,
-            attempt=job.attempt,
-            at=round(self._clock.wall(), 3),
-            prompt_tokens=size,
-            output_ids=job.so_far.tolist() if job.so_far else (),
-        )
-        work.figures.add(decision.state, 0, 0)
-        seconds = round(self._clock.monotonic() - flight.started, 3)
-        self._writer.put(
-            work.dead,
-            encode(row),
-            lambda: self._report.emit(
-                "result",
-                ds=work.name,
-                id=prompt.id,
-                state=decision.state,
-                pt=size,
-                ct=0,
-                rt=0,
-                s=seconds,
-            ),
-        )
-
-    def _start_over(self, flight: Flight) -> None:
-        """The next answer begins anew, also after a crash."""
-        if flight.job.so_far is not None:
-            row = partial_row(flight.job.id, None, 0, self._made)
-            self._writer.put(flight.work.partial, jsonl.encode(row))
-        flight.job.start_over()
 
     def _look_for_reasoning(self, work: DatasetWork) -> None:
         """A reasoning model that never reasons is a wrong setting; said before it costs hours."""

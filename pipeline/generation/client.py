@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import dataclass
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import aiohttp
 
 from eagle_tui.rundir.desired import Endpoint
 
+from .adaptive import Load
 from .answers import Outcome, Trouble, error_message, read_outcome
+from .stream import Stream
 
 KEEP_ALIVE_S = 4.0
 """SGLang closes an idle connection after 5 s without a word; ours are given up before."""
@@ -57,14 +61,21 @@ class Client:
             auto_decompress=True,
         )
 
-    async def generate(self, body: bytes) -> Outcome:
-        """POST /generate with a JSON body; never raises for what a server or the network does."""
+    async def generate(
+        self, body: bytes, progress: Callable[[array[int]], None] | None = None
+    ) -> Outcome:
+        """POST /generate with a JSON body; never raises for what a server or the network does.
+
+        `progress` is given all new tokens so far, each time a stream has brought more.
+        """
         begun = False
         try:
             async with self._session.post(
                 self._generate_url, data=body, headers=self._headers
             ) as response:
                 begun = True
+                if response.content_type == "text/event-stream" and response.status == 200:
+                    return await _read_stream(response, progress)
                 return read_outcome(response.status, await response.read())
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             return Trouble("refused", _reason(error))
@@ -92,19 +103,24 @@ class Client:
             return reply, None
         return reply, length if isinstance(length, int) and length > 0 else None
 
-    async def work_counter(self) -> tuple[bool, float | None]:
-        """Tokens read and generated since the server started, and whether it tells at all.
+    async def load(self, *, thorough: bool = False) -> tuple[bool, Load]:
+        """What the server says of its work, and whether it tells at all.
 
-        (True, None): it should have told and did not answer. From /v1/loads, else from /metrics.
+        (True, empty): it should have told and did not answer. From /v1/loads; from /metrics when
+        that is not there, and beside it (`thorough`) for the retractions, which only /metrics
+        counts.
         """
         reply = await self._call("GET", "/v1/loads")
-        if reply.status == 200:
-            return True, loads_counter(reply.body)
         if reply.status is None or reply.status >= 500:
-            return True, None
+            return True, Load()
+        load = load_of(reply.body) if reply.status == 200 else None
+        if load is not None and not thorough:
+            return True, load
         reply = await self._call("GET", "/metrics")
-        counter = metrics_counter(reply.text) if reply.status == 200 else None
-        return counter is not None, counter
+        counted = metrics_load(reply.text) if reply.status == 200 else Load()
+        if load is not None:
+            return True, replace(load, retractions=counted.retractions)
+        return counted.work is not None, counted
 
     async def close(self) -> None:
         """Close all connections."""
@@ -143,29 +159,66 @@ class Client:
         return Reply(response.status, body, text)
 
 
-def loads_counter(body: Any) -> float | None:
-    """Prompt tokens computed and tokens decoded, over all ranks, from a /v1/loads answer."""
+async def _read_stream(
+    response: aiohttp.ClientResponse, progress: Callable[[array[int]], None] | None
+) -> Outcome:
+    stream = Stream()
+    async for chunk in response.content.iter_any():
+        if stream.feed(chunk) and stream.outcome is None and progress is not None:
+            progress(stream.ids)
+    return stream.end()
+
+
+def load_of(body: Any) -> Load:
+    """A /v1/loads answer, over all ranks; empty when it is none."""
     loads = body.get("loads") if isinstance(body, dict) else None
-    if not isinstance(loads, list):
-        return None
-    total = 0.0
+    if not isinstance(loads, list) or not all(isinstance(rank, dict) for rank in loads):
+        return Load()
+    work = 0.0
     for rank in loads:
-        if not isinstance(rank, dict):
-            return None
         moments = rank.get("decode_moments")
         if isinstance(moments, list) and moments:
-            total += _finite(moments[-1])
-        total += _finite(rank.get("total_prefill_uncached_tokens"))
-    return total
+            work += _finite(moments[-1])
+        work += _finite(rank.get("total_prefill_uncached_tokens"))
+
+    def total(name: str) -> float | None:
+        return sum(_finite(r[name]) for r in loads) if all(name in r for r in loads) else None
+
+    used, size = total("num_used_tokens"), total("max_total_num_tokens")
+    running, waiting = total("num_running_reqs"), total("num_waiting_reqs")
+    return Load(
+        work=work,
+        kv_usage=used / size if used is not None and size else None,
+        running=None if running is None else int(running),
+        waiting=None if waiting is None else int(waiting),
+    )
 
 
-def metrics_counter(text: str) -> float | None:
-    """The same from Prometheus text; None when it does not hold the counter."""
-    found = None
+def metrics_load(text: str) -> Load:
+    """The same from Prometheus text, and the retractions; None where it does not hold a figure."""
+    found: dict[str, float] = {}
     for line in text.split("\n"):
-        if line.startswith("sglang:realtime_tokens_total{"):
-            found = (found or 0.0) + _finite(line.rpartition(" ")[2])
-    return found
+        name, bracket, rest = line.partition("{")
+        if bracket and name in _METRICS:
+            found[name] = found.get(name, 0.0) + _finite(rest.rpartition(" ")[2])
+    used, size = (found.get(f"sglang:{n}") for n in ("num_used_tokens", "max_total_num_tokens"))
+    running, waiting = (found.get(f"sglang:{n}") for n in ("num_running_reqs", "num_queue_reqs"))
+    return Load(
+        work=found.get("sglang:realtime_tokens_total"),
+        kv_usage=used / size if used is not None and size else None,
+        running=None if running is None else int(running),
+        waiting=None if waiting is None else int(waiting),
+        retractions=found.get("sglang:num_retracted_requests_total"),
+    )
+
+
+_METRICS = frozenset(
+    f"sglang:{name}"
+    for name in (
+        *("realtime_tokens_total", "num_used_tokens", "max_total_num_tokens"),
+        *("num_running_reqs", "num_queue_reqs", "num_retracted_requests_total"),
+    )
+)
 
 
 def _finite(value: Any) -> float:

@@ -8,8 +8,6 @@ from typing import Any
 from eagle_tui import lengths
 from eagle_tui.protocol import SampleState
 
-ROW_STATES = frozenset(("complete", "truncated", "loop", "no_answer"))
-
 
 class Figures:
     """What is final in a dataset. Lengths are completion tokens of the stored responses."""
@@ -22,10 +20,17 @@ class Figures:
         self.reasoned = 0
         self.reasoning_tokens = 0
 
-    def add(self, state: SampleState | str, completion_tokens: int, reasoning_tokens: int) -> None:
-        """Count one final state. Tokens count only for states that are stored responses."""
+    def add(
+        self,
+        state: SampleState | str,
+        completion_tokens: int = 0,
+        reasoning_tokens: int = 0,
+        *,
+        stored: bool = True,
+    ) -> None:
+        """Count one final state. Tokens count only for stored responses, not for dead letters."""
         self.states[state] += 1
-        if state not in ROW_STATES:
+        if not stored:
             return
         self.rows += 1
         self.tokens += completion_tokens
@@ -45,6 +50,7 @@ class Figures:
             "tokens": self.tokens,
             "lengths": {str(n): count for n, count in sorted(self.lengths.items())},
             "reasoned": self.reasoned,
+            "reasoning_tokens": self.reasoning_tokens,
         }
 
     def summary(self) -> dict[str, Any]:

@@ -27,9 +27,11 @@ def decide(
     unsaved: bool,
     disk: str,
     servers: str,
+    retry: bool = False,
 ) -> Flow:
     """The mode. `disk`, `servers`: why nothing can be written or sent, empty when it can;
-    `unsaved`: results wait to be forced to disk, so that a pause is not complete yet."""
+    `unsaved`: results wait to be forced to disk, so that a pause is not complete yet; `retry`: an
+    order to retry waits for the moment in which nothing is in flight."""
     if stopping:
         return Flow("draining", "asked to stop", False)
     if finish:
@@ -42,6 +44,8 @@ def decide(
         return Flow("paused", disk or f"paused by the operator ({pause})", False)
     if disk:
         return Flow("paused", disk, False)
+    if retry:
+        return Flow("draining", f"retry: {in_flight:,} requests being held", False)
     if servers:
         return Flow("waiting", servers, False)
     return Flow("running", "", True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import heapq
 from array import array
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
@@ -26,12 +26,14 @@ class Job:
     """Attempts whose server went away."""
     refusals: int = 0
     """Times in a row that a server was too busy to take it."""
-    no_answers: int = 0
-    """Answers without content."""
+    repeats: dict[str, int] = field(default_factory=dict)
+    """Whole answers by state that were not final."""
     so_far: array[int] | None = None
     """Tokens of an answer that was ended half-way, to be continued."""
     pieces: int = 0
     """Requests that `so_far` is made of."""
+    saved: int = 0
+    """Tokens of the answer that the journal holds."""
     raced: bool = False
     """Was sent again at once after a connection that the server had just closed."""
 
@@ -75,6 +77,11 @@ class JobQueue:
         index = self._fresh[self._next]
         self._next += 1
         return index
+
+    def begun(self) -> Iterator[Job]:
+        """Those that wait and were tried before."""
+        yield from self._front
+        yield from (job for _, _, job in self._later)
 
     def put(self, job: Job, due: float | None = None) -> None:
         """Back into the queue: to the front at once, or to be sent not before `due`."""

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from eagle_tui.rundir.desired import TotalCaps
+
+NO_CAPS = TotalCaps()
 PRIOR_WEIGHT = 8
 """So many responses the guess of a dataset's mean length counts as."""
 PRIOR_TOKENS = 512
@@ -64,17 +67,35 @@ def may_send(standing: Standing) -> bool:
     return standing.tokens + standing.in_flight * expected_tokens(standing) < standing.cap_tokens
 
 
+def total_capped(standings: Sequence[Standing], caps: TotalCaps) -> bool:
+    """Have all datasets together reached a cap by their final responses?"""
+    return (caps.samples is not None and sum(s.rows for s in standings) >= caps.samples) or (
+        caps.tokens is not None and sum(s.tokens for s in standings) >= caps.tokens
+    )
+
+
+def _total_leaves_room(standings: Sequence[Standing], caps: TotalCaps) -> bool:
+    """May one more be sent by the caps over all datasets? Reserved as for one dataset."""
+    if caps.samples is not None and sum(s.rows + s.in_flight for s in standings) >= caps.samples:
+        return False
+    if caps.tokens is None:
+        return True
+    return sum(s.tokens + s.in_flight * expected_tokens(s) for s in standings) < caps.tokens
+
+
 def budget_used(standings: Sequence[Standing]) -> float:
     """Share of the budget that is in flight; above 1 after a concurrency was lowered."""
     return sum(s.in_flight / s.concurrency for s in standings)
 
 
-def choose(standings: Sequence[Standing]) -> int | None:
+def choose(standings: Sequence[Standing], caps: TotalCaps = NO_CAPS) -> int | None:
     """Which dataset, in the order given, sends next; None: nobody may.
 
     A dataset that has something to send and does not fit is waited for: otherwise a later one with
     smaller shares would take each bit that becomes free, and the earlier one would never start.
     """
+    if not _total_leaves_room(standings, caps):
+        return None
     free = 1.0 + _SLACK - budget_used(standings)
     for number, standing in enumerate(standings):
         if may_send(standing):

@@ -1,4 +1,4 @@
-"""Try again or give up. Pure, but for the counts on the job.
+"""Try again, keep or give up. Pure, but for the counts on the job.
 
 | trouble | sent again | counts as a try | the endpoint |
 | --- | --- | --- | --- |
@@ -6,7 +6,7 @@
 | dropped, lost | yes (the first drop at once: a keep-alive race) | no, LOSSES in all | probed |
 | busy, unavailable | after a growing wait | no | takes fewer requests |
 | unauthorised, wrong_server | when a server is there | no | out, with the reason |
-| server_error, garbled | `retries` times, plain text once | yes | as it is |
+| server_error, garbled | as `policy.failed` says, plain text once | yes | as it is |
 | rejected | once | no | as it is |
 | over_context | no | | as it is |
 """
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
-from eagle_tui.config.model import GenerateSection
+from eagle_tui.config.policy import PolicySection, parse
 
 from .answers import Trouble
 from .jobs import Job
@@ -40,7 +40,7 @@ class Again:
 class Dead:
     """Give it up: a dead letter."""
 
-    state: Literal["failed", "over_context"]
+    state: Literal["failed", "over_context", "aborted"]
     reason: str
 
 
@@ -49,9 +49,7 @@ def backoff(times: int, rng: Random) -> float:
     return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(times, 16)) * rng.uniform(0.5, 1.0)
 
 
-def after_trouble(
-    job: Job, trouble: Trouble, settings: GenerateSection, rng: Random
-) -> Again | Dead:
+def after_trouble(job: Job, trouble: Trouble, rules: PolicySection, rng: Random) -> Again | Dead:
     """What becomes of a job that got no answer. Counts on the job what happened to it."""
     kind = trouble.kind
     if kind == "over_context":
@@ -74,21 +72,44 @@ def after_trouble(
         if job.rejections > 1:
             return Dead("failed", f"refused by the server: {trouble.message}")
         return Again(FIRST_WAIT_S)
-    allowed = min(1, settings.retries) if trouble.plain else settings.retries
-    return after_failure(job, trouble.message, allowed, rng)
+    allowed = parse(rules.failed).retries
+    if trouble.plain:
+        allowed = min(1, allowed)
+    return _after_try(job, "failed", trouble.message, allowed, rng)
 
 
-def after_failure(job: Job, reason: str, allowed: int, rng: Random) -> Again | Dead:
+def after_abort(job: Job, reason: str, rules: PolicySection, rng: Random) -> Again | Dead:
+    """What becomes of a job whose request was ended on the server, not by us, without a token
+    more."""
+    return _after_try(job, "aborted", reason, parse(rules.aborted).retries, rng)
+
+
+def after_stall(job: Job, reason: str, rules: PolicySection, rng: Random) -> Again | Dead:
+    """What becomes of a job whose request made no progress and was ended by us."""
+    return _after_try(job, "failed", reason, parse(rules.failed).retries, rng)
+
+
+def _after_try(
+    job: Job, state: Literal["failed", "aborted"], reason: str, allowed: int, rng: Random
+) -> Again | Dead:
     """A try that failed; `allowed` more after the first."""
     job.tries += 1
     if job.tries > allowed:
-        return Dead("failed", f"{job.tries} tries failed; the last: {reason}")
+        tries = "1 try" if job.tries == 1 else f"{job.tries} tries"
+        return Dead(state, f"given up after {tries}; the last: {reason}")
     return Again(backoff(job.tries - 1, rng))
 
 
-def keep(job: Job, state: RowState, settings: GenerateSection) -> bool:
-    """Is this answer final? Only one without content is asked for again."""
-    if state != "no_answer":
-        return True
-    job.no_answers += 1
-    return job.no_answers > settings.no_answer_retries
+def after_answer(
+    job: Job, state: RowState, rules: PolicySection
+) -> Literal["keep", "again", "drop"]:
+    """What becomes of a whole answer in this state. Counts on the job those that are not final."""
+    if state == "complete":
+        return "keep"
+    rule = parse(
+        {"truncated": rules.truncated, "no_answer": rules.no_answer, "loop": rules.loop}[state]
+    )
+    if job.repeats.get(state, 0) < rule.retries:
+        job.repeats[state] = job.repeats.get(state, 0) + 1
+        return "again"
+    return "drop" if rule.drop else "keep"

@@ -11,6 +11,7 @@ from typing import Any
 from eagle_tui.clock import Clock
 from eagle_tui.rundir.desired import Endpoint
 
+from .adaptive import Governor
 from .aio import gather_quietly
 from .answers import Trouble
 from .client import Client, KeyMissingError
@@ -51,6 +52,17 @@ class Pulse:
         return now - self._moved_at
 
 
+@dataclass(slots=True)
+class Count:
+    """What an endpoint did for this worker. Cumulative."""
+
+    answers: int = 0
+    tokens: int = 0
+    """As they come in, also of answers that were ended half-way."""
+    failures: int = 0
+    """Requests without an answer, for whatever reason but our own wish."""
+
+
 @dataclass(eq=False)
 class Member:
     """One endpoint in use."""
@@ -58,11 +70,11 @@ class Member:
     endpoint: Endpoint
     client: Client | None
     pulse: Pulse
+    governor: Governor
     out: str = "connecting"
     """Why it takes no requests; empty when it does."""
     in_flight: int = 0
-    limit: float | None = None
-    """Requests it may have in flight after it said that it is too busy; None: as many as come."""
+    count: Count = field(default_factory=Count)
     context: int | None = None
     fresh: bool = True
     """Not probed yet since we know of it."""
@@ -89,7 +101,10 @@ class Pool:
         rng: Random,
         on_change: Callable[[], None],
         say: Callable[[str, Any], None],
+        *,
+        adaptive: bool = False,
     ) -> None:
+        self._adaptive = adaptive
         self._clock = clock
         self._rng = rng
         self._on_change = on_change
@@ -106,7 +121,8 @@ class Pool:
         for endpoint in wanted:
             member = kept.pop(endpoint, None)
             if member is None:
-                member = Member(endpoint, None, Pulse(now), next_probe=now)
+                governor = Governor(adaptive=self._adaptive)
+                member = Member(endpoint, None, Pulse(now), governor, next_probe=now)
                 try:
                     member.client = Client(endpoint)
                 except KeyMissingError as error:
@@ -123,7 +139,7 @@ class Pool:
         """The endpoint with the fewest requests in flight that takes one more."""
         best: Member | None = None
         for member in self.members:
-            if member.out or (member.limit is not None and member.in_flight >= member.limit):
+            if member.out or member.governor.full(member.in_flight):
                 continue
             if best is None or member.in_flight < best.in_flight:
                 best = member
@@ -137,6 +153,19 @@ class Pool:
             return "no server is ready yet"
         return "no server: " + "; ".join(f"{m.name}: {m.out}" for m in self.members)
 
+    def counts(self) -> dict[str, dict[str, float | None]]:
+        """What each endpoint did and has in flight now."""
+        return {
+            m.name: {
+                "in_flight": m.in_flight,
+                "limit": m.governor.limit and round(m.governor.limit, 1),
+                "answers": m.count.answers,
+                "tokens": m.count.tokens,
+                "failures": m.count.failures,
+            }
+            for m in self.members
+        }
+
     def notes(self) -> dict[str, str]:
         """Each endpoint's name and why it is out, or empty."""
         return {m.name: m.out for m in self.members}
@@ -148,14 +177,11 @@ class Pool:
         elif trouble.kind in ("unauthorised", "wrong_server"):
             self.take_out(member, _refusal(trouble.status, trouble.message), slow=True)
         elif trouble.kind in ("busy", "unavailable"):
-            member.limit = max(1.0, min(member.limit or 1e9, member.in_flight) * 0.7)
+            member.governor.refused(member.in_flight)
 
     def success(self, member: Member) -> None:
-        """It answered: let a held-back endpoint take a little more each round."""
-        if member.limit is not None:
-            member.limit += 1.0 / member.limit
-            if member.limit > 2 * member.in_flight + 16:
-                member.limit = None
+        """It answered."""
+        member.governor.answered(member.in_flight)
 
     def take_out(self, member: Member, reason: str, *, slow: bool = False) -> None:
         """No more requests to this endpoint until a probe finds it well."""
@@ -193,7 +219,7 @@ class Pool:
     async def _probe(self, member: Member, client: Client) -> None:
         problem = await self._problem(member, client)
         if not problem:
-            member.out, member.failures, member.limit = "", 0, None
+            member.out, member.failures, member.governor.limit = "", 0, None
             member.pulse.reset(self._clock.monotonic())
             if not member.fresh:
                 self._say(f"{member.name}: takes requests again", "info")
@@ -225,20 +251,26 @@ class Pool:
                     "warning",
                 )
             return ""
-        _, before = await client.work_counter()
+        _, before = await client.load()
         health = await client.health()
         if health.status == 200:
             return ""
         # Busy servers say 503 too: one that makes tokens is well.
         await asyncio.sleep(LOOK_AGAIN_S)
-        _, after = await client.work_counter()
-        if before is not None and after is not None and after > before:
+        _, after = await client.load()
+        if before.work is not None and after.work is not None and after.work > before.work:
             return ""
         return f"not healthy yet ({health.text})"
 
     async def _read_pulse(self, member: Member, client: Client) -> None:
-        told, counter = await client.work_counter()
-        member.pulse.note(told, counter, self._clock.monotonic())
+        told, load = await client.load(thorough=self._adaptive)
+        now = self._clock.monotonic()
+        member.pulse.note(told, load.work, now)
+        if load.work is not None:
+            before = member.governor.limit
+            member.governor.read(load, member.in_flight, now)
+            if member.governor.limit != before:
+                self._on_change()
 
     async def close(self) -> None:
         """Close all connections."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from eagle_tui.rundir import jsonl
 
@@ -15,6 +16,9 @@ from .fastjson import loads
 
 _HEAD = re.compile(rb'\{"id":\s?"([^"\\]+)"')
 """How a line begins that we wrote; other lines are parsed."""
+_IDS = re.compile(rb'"prompt_ids":\s?\[([\d,\s]*)\]')
+
+Order = Literal["file", "shortest_first", "longest_first"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +35,17 @@ class Prompt:
 class PromptFile:
     """Byte offsets of the prompts in RUN/prompts/<dataset>.jsonl.
 
-    Memory: eight bytes and the id a prompt. ValueError: a line is broken. FileNotFoundError: there
-    is no such file.
+    Memory: eight bytes and the id a prompt, four more for its length, which is only counted for an
+    `order` by length. ValueError: a line is broken. FileNotFoundError: there is no such file.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, order: Order = "file") -> None:
         self.path = path
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._offsets = array("q", (0,))
         self.ids: list[str] = []
+        self._order: Order = order
+        self._sizes = array("I")
         end = 0
         for offset, line in jsonl.lines(path):
             end = offset + len(line) + 1
@@ -50,6 +56,16 @@ class PromptFile:
             found = match[1].decode() if match else str(_parse(path, offset, line)["id"])
             self.ids.append(found)
             self._offsets.append(end)
+            if order != "file":
+                self._sizes.append(_size(path, offset, line))
+
+    def in_order(self, places: Iterable[int]) -> Iterable[int]:
+        """These places in the order in which they are to be sent; like ones stay as they stand."""
+        if self._order == "file":
+            return places
+        sizes = self._sizes
+        sign = 1 if self._order == "shortest_first" else -1
+        return sorted(places, key=lambda place: sign * sizes[place])
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -70,6 +86,13 @@ class PromptFile:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def _size(path: Path, offset: int, line: bytes) -> int:
+    """Tokens of a prompt, without parsing them where it can be helped."""
+    if match := _IDS.search(line):
+        return match[1].count(b",") + 1 if match[1].strip() else 0
+    return len(_parse(path, offset, line).get("prompt_ids") or ())
 
 
 def _parse(path: Path, offset: int, line: bytes) -> dict[str, Any]:

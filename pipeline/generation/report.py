@@ -11,6 +11,7 @@ from eagle_tui.rundir.events import WorkerLog
 from .flow import Flow
 
 INTERVAL_S = 1.0
+LOAD_INTERVAL_S = 5.0
 
 
 class Report:
@@ -66,15 +67,21 @@ class Report:
         urgent = any(before.get(key) != fields[key] for key in ("mode", "seq", "endpoints"))
         self._changed("flow", fields, urgent or at_once)
 
+    def load(self, endpoints: dict[str, dict[str, float | None]]) -> None:
+        """Tell what each endpoint did, every few seconds."""
+        self._changed("load", {"endpoints": endpoints}, False, LOAD_INTERVAL_S)
+
     def progress(self, done: int, total: int, detail: str, *, at_once: bool = False) -> None:
         """Tell how far the phase is, once a second."""
         fields = {"done": done, "total": total, "unit": "responses", "detail": detail}
         self._changed("progress", fields, at_once)
 
-    def _changed(self, kind: str, fields: dict[str, Any], urgent: bool) -> None:
+    def _changed(
+        self, kind: str, fields: dict[str, Any], urgent: bool, interval_s: float = INTERVAL_S
+    ) -> None:
         now = self._clock.monotonic()
         before, at = self._last.get(kind, ({}, float("-inf")))
-        if fields == before or (not urgent and now - at < INTERVAL_S):
+        if fields == before or (not urgent and now - at < interval_s):
             return
         self._last[kind] = (fields, now)
         self.emit(kind, **fields)

@@ -71,11 +71,14 @@ def build(
     vocabulary: int,
     eos_ids: Set[int],
     sampling: dict[str, Any],
+    journal: int = 0,
 ) -> Request | Ended | Dead:
     """The request that makes or continues the prompt's response.
 
     `longest`: tokens that a response may have; `context`: tokens of prompt and response together
-    (None: not known). An empty prompt and an id outside the vocabulary would kill a server.
+    (None: not known); `journal`: one that may get longer than this is streamed, with an event each
+    time so many tokens are new (0: never). An empty prompt and an id outside the vocabulary would
+    kill a server.
     """
     ids = prompt.prompt_ids
     if not ids:
@@ -96,10 +99,14 @@ def build(
     so_far = job.so_far.tolist() if job.so_far else []
     asked = longest - len(so_far)
     rid = new_rid()
+    params = {**sampling, "max_new_tokens": asked}
+    streamed = 0 < journal < asked
+    if streamed:
+        params["stream_interval"] = journal
     body = {
         "rid": rid,
         "input_ids": ids + so_far,
-        "sampling_params": {**sampling, "max_new_tokens": asked},
-        "stream": False,
+        "sampling_params": params,
+        "stream": streamed,
     }
     return Request(rid, dumps(body), asked)

@@ -7,10 +7,11 @@ without parsing their long arrays.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -135,20 +136,27 @@ def scan(path: Path, seen: Scan) -> Iterator[Head]:
             ids.add(head.id)
             yield head
     if bad:
-        _drop(path, set(bad))
+        drop_lines(path, set(bad), keep_in=path.with_name(path.name + ".torn"))
 
 
-def _drop(path: Path, bad: set[int]) -> None:
-    """Rewrite the file in one step without the lines at these offsets."""
+def drop_lines(path: Path, bad: Container[int], *, keep_in: Path | None = None) -> None:
+    """Rewrite the file in one step without the lines at these offsets; they are appended to
+    `keep_in` before."""
     fd, temp = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    torn = path.with_name(path.name + ".torn")
     try:
-        with os.fdopen(fd, "wb") as out, torn.open("ab") as away:
+        with contextlib.ExitStack() as files:
+            out = files.enter_context(os.fdopen(fd, "wb"))
+            away = files.enter_context(keep_in.open("ab")) if keep_in else None
             for offset, line in jsonl.lines(path):
-                (away if offset in bad else out).write(line + b"\n")
-            for file in (out, away):
-                file.flush()
-                os.fsync(file.fileno())
+                if offset not in bad:
+                    out.write(line + b"\n")
+                elif away is not None:
+                    away.write(line + b"\n")
+            for file in (away, out):
+                if file is not None:
+                    file.flush()
+                    os.fsync(file.fileno())
+        Path(temp).chmod(path.stat().st_mode & 0o777)
         Path(temp).replace(path)
     finally:
         Path(temp).unlink(missing_ok=True)
@@ -189,13 +197,17 @@ def dead_row(
 
 
 def given_up(path: Path) -> dict[str, str]:
-    """Id → state of the prompts whose last dead letter is final. Broken lines are left out."""
+    """Id → state of the prompts whose last dead letter is final and whose state no order to retry
+    has cleared since. Broken lines are left out."""
     jsonl.repair(path)
     found: dict[str, str] = {}
     for _, line in jsonl.lines(path):
         try:
             row = loads(line)
-            if row["final"]:
+            if "retry" in row:
+                cleared = set(row["states"])
+                found = {id: state for id, state in found.items() if state not in cleared}
+            elif row["final"]:
                 found[str(row["id"])] = str(row["state"])
             else:
                 found.pop(str(row["id"]), None)

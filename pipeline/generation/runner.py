@@ -6,32 +6,30 @@ import asyncio
 import random
 import resource
 
+from eagle_tui.config.model import DatasetSection
 from eagle_tui.rundir import desired as wishes
 from eagle_tui.rundir import manifest
 
-from ..worker import Failed, Stopped, Worker
+from ..worker import Failed, Refused, Stopped, Worker
+from . import retry
 from .aio import gather_quietly, wait
-from .attempts import Attempts, Ending, Flight, Place
+from .attempts import Attempts, Place
+from .enders import Enders
 from .flow import Flow, decide
-from .plan import choose, exhausted
-from .pool import STILL_S, Pool
+from .ledger import Ledger
+from .plan import choose, exhausted, total_capped
+from .pool import Pool
+from .probe import Probe
 from .report import Report
 from .speech import Speech
 from .work import DatasetWork, open_work
-from .writer import Writer
+from .writer import RETRY_S, Writer
 
 TICK_S = 0.2
 """How often wishes, servers and the stop signal are looked at."""
-ABORT_AGAIN_S = 0.5
-"""An abort that comes before the server has registered the request does nothing, so it is sent
-again until the request has ended."""
-ABORT_DEADLINE_S = 5.0
-"""A request whose abort is not answered by then loses its connection."""
 STOP_DEADLINE_S = 3.0
-"""The same when the worker was asked to stop."""
-ABORTS_AT_ONCE = 32
-SPARE_FILES = 256
-"""Open files beside one connection a request."""
+"""A request whose abort is not answered by then, when the worker was asked to stop, loses its
+connection."""
 
 
 class Runner:
@@ -49,25 +47,33 @@ class Runner:
         self._made = manifest.fingerprint(self._inputs)
         self._watch = wishes.Watch(worker.run.desired, worker.config)
         self._broken_wish = ""
+        self._caps = wishes.total_caps(worker.config, self._watch.desired)
         self._report = Report(worker.log, worker.clock)
         self._works: list[DatasetWork] = []
+        self._retried: dict[str, set[int]] = {}
+        self._retry_blocked = ""
+        self._retry_at = 0.0
         self._wake = asyncio.Event()
         self._flow = Flow("waiting", "starting", False)
-        self._rng = random.Random()
-        self._enders: set[asyncio.Task[None]] = set()
-        self._aborting = asyncio.Semaphore(ABORTS_AT_ONCE)
-        self._writer = Writer(worker.config.generate.fsync_interval_s, self._wake.set)
-        self._pool = Pool(worker.clock, self._rng, self._wake.set, self._report.note)
+        rng = random.Random()
+        settings = worker.config.generate
+        self._writer = Writer(settings.fsync_interval_s, self._wake.set)
+        self._ledger = Ledger(self._writer, self._report, worker.clock, self._made)
+        self._pool = Pool(
+            worker.clock, rng, self._wake.set, self._report.note, adaptive=settings.adaptive
+        )
+        self._enders = Enders(worker.clock, settings.request_stall_s, self._report.note)
+        self._probe = Probe(settings.probe, needed=speech.reasons, now=worker.clock.monotonic())
         self._attempts = Attempts(
-            settings=worker.config.generate,
+            settings=settings,
             context=worker.config.target.context_length,
             speech=speech,
-            writer=self._writer,
+            ledger=self._ledger,
             pool=self._pool,
+            probe=self._probe,
             report=self._report,
             clock=worker.clock,
-            rng=self._rng,
-            made=self._made,
+            rng=rng,
             next_place=self._next_place,
             changed=self._wake.set,
         )
@@ -85,7 +91,8 @@ class Runner:
             self._write_manifest()
         finally:
             flights = [f.task for f in self._attempts.flights if f.task is not None]
-            await gather_quietly(*self._enders, *flights, writing)
+            await self._enders.close()
+            await gather_quietly(*flights, writing)
             await self._pool.close()
             self._writer.close()
             self._report.flush()
@@ -95,15 +102,80 @@ class Runner:
         for section in wishes.ordered(config, desired):
             if section.kind == "native":
                 continue
-            limits = wishes.limits(config, desired, section)
-            work = open_work(self._worker.run, section, limits, self._made)
-            self._works.append(work)
-            for note in work.notes:
-                self._report.note(note, "warning")
-            self._report.emit(
-                "dataset", name=work.name, prompts=len(work.prompts), **work.figures.event()
-            )
+            self._retried[section.name] = retry.done(self._worker.run.dead(section.name))
+            try:
+                self._carry_out(section.name)
+            except OSError as error:
+                raise Failed(f"an order to retry could not be carried out: {error}") from error
+            self._works.append(self._open_work(section))
+            self._tell_work(self._works[-1])
             self._worker.check_stop()
+        if any(work.figures.reasoned for work in self._works):
+            self._probe.skip()
+
+    def _open_work(self, section: DatasetSection) -> DatasetWork:
+        config, desired = self._worker.config, self._watch.desired
+        limits = wishes.limits(config, desired, section)
+        order = config.generate.prompt_order
+        return open_work(self._worker.run, section, limits, self._made, order)
+
+    def _tell_work(self, work: DatasetWork) -> None:
+        for note in work.notes:
+            self._report.note(note, "warning")
+        self._report.emit(
+            "dataset", name=work.name, prompts=len(work.prompts), **work.figures.event()
+        )
+
+    def _orders(self, dataset: str) -> list[wishes.Retry]:
+        """Orders to retry that were not carried out yet."""
+        done = self._retried[dataset]
+        return [
+            order
+            for order in retry.concerning(self._watch.desired.retries, dataset)
+            if order.seq not in done
+        ]
+
+    def _carry_out(self, dataset: str) -> None:
+        """Carry out the orders to retry of one dataset, whose files nobody has open."""
+        run = self._worker.run
+        for order in self._orders(dataset):
+            count = retry.carry_out(
+                order,
+                run.responses(dataset),
+                run.dead(dataset),
+                run.partial(dataset),
+                self._clock.wall(),
+            )
+            self._retried[dataset].add(order.seq)
+            states = ", ".join(order.states)
+            self._report.note(f"{dataset}: {count:,} prompts ({states}) are generated again")
+
+    async def _retry(self) -> None:
+        """Carry out what is ordered, now that nothing is in flight, and look at the files anew."""
+        if self._clock.monotonic() < self._retry_at or not await self._writer.flush(RETRY_S):
+            return
+        loop = asyncio.get_running_loop()
+        for place, work in enumerate(self._works):
+            if not self._orders(work.name):
+                continue
+            self._writer.release(work.responses, work.dead, work.partial)
+            try:
+                await loop.run_in_executor(None, self._carry_out, work.name)
+            except OSError as error:
+                self._retry_at = self._clock.monotonic() + RETRY_S
+                self._retry_blocked = (
+                    f"{work.name}: an order to retry could not be carried out ({error}). Make room "
+                    "on the disk; it goes on by itself"
+                )
+                return
+            work.prompts.close()
+            self._works[place] = await loop.run_in_executor(None, self._open_work, work.section)
+            self._tell_work(self._works[place])
+        self._retry_blocked = ""
+
+    def _ordered(self) -> bool:
+        """Is there an order to retry that was not carried out yet?"""
+        return any(self._orders(work.name) for work in self._works)
 
     async def _loop(self, writing: asyncio.Task[None]) -> None:
         looked = float("-inf")
@@ -114,7 +186,9 @@ class Runner:
                 looked = now
                 self._follow_wishes()
                 self._pool.tick()
-                self._end_stalled(now)
+                self._enders.end_stalled(self._attempts.flights, now)
+                for work in self._works:
+                    self._ledger.tidy(work, self._attempts.flights)
                 self._report.flush()
                 if stop_by is None and self._worker.stop.is_set():
                     stop_by = now + STOP_DEADLINE_S + 1.0
@@ -127,6 +201,9 @@ class Runner:
             if stop_by is not None:
                 if not self._attempts.flights or now > stop_by:
                     await self._save_and_stop()
+            elif self._ordered():
+                if not self._attempts.flights:
+                    await self._retry()
             elif self._finished(now):
                 return
             await wait(self._wake, TICK_S)
@@ -148,86 +225,44 @@ class Runner:
         config, desired = self._worker.config, self._watch.desired
         order = {d.name: place for place, d in enumerate(wishes.ordered(config, desired))}
         self._works.sort(key=lambda work: order[work.name])
+        self._caps = wishes.total_caps(config, desired)
         for work in self._works:
             work.limits = wishes.limits(config, desired, work.section)
         self._pool.update(desired.endpoints)
         self._writer.save_soon()
 
     def _decide(self, *, stopping: bool) -> None:
-        desired = self._watch.desired
+        desired, flights = self._watch.desired, self._attempts.flights
         self._flow = decide(
             pause=desired.pause,
             finish="generate" in desired.finish,
             stopping=stopping,
-            in_flight=len(self._attempts.flights),
+            retry=self._ordered(),
+            in_flight=len(flights),
             unsaved=self._writer.unsaved,
-            disk=self._writer.blocked,
+            disk=self._writer.blocked or self._retry_blocked,
             servers=self._pool.reason(),
         )
-        if self._flow.mode == "draining" and not self._attempts.flights:
+        if self._flow.mode == "draining" and not flights:
             self._writer.save_soon()
         if stopping:
-            self._end_all("hold", STOP_DEADLINE_S)
-        elif desired.pause in ("hold", "abort") and self._flow.mode != "finishing":
-            self._end_all("hold" if desired.pause == "hold" else "drop", ABORT_DEADLINE_S)
+            self._enders.end_all(flights, "hold", STOP_DEADLINE_S)
+        elif self._flow.mode != "finishing" and desired.pause in ("hold", "abort"):
+            self._enders.end_all(flights, "hold" if desired.pause == "hold" else "drop")
+        elif self._flow.mode == "draining" and desired.pause == "no":
+            self._enders.end_all(flights, "hold")
 
     def _next_place(self) -> Place | None:
         """Where the next request may go by budget, caps and endpoints; None: nowhere now."""
-        if not self._flow.sending:
+        if not self._flow.sending or self._probe.refusal:
             return None
         now = self._clock.monotonic()
-        place = choose([w.standing(now) for w in self._works])
+        if self._probe.holds(len(self._attempts.flights), now):
+            return None
+        place = choose([w.standing(now) for w in self._works], self._caps)
         if place is None or (member := self._pool.pick()) is None:
             return None
         return self._works[place], member
-
-    def _end_all(self, ending: Ending, deadline_s: float) -> None:
-        for flight in self._attempts.flights:
-            if flight.ending is None:
-                self._end(flight, ending, deadline_s)
-
-    def _end_stalled(self, now: float) -> None:
-        limit = self._worker.config.generate.request_stall_s
-        for flight in self._attempts.flights:
-            pulse = flight.member.pulse
-            if (
-                flight.ending is None
-                and now - flight.started >= limit
-                and pulse.told
-                and pulse.still_s(now) >= min(STILL_S, limit)
-            ):
-                self._report.note(
-                    f"{flight.member.name}: a request of {flight.work.name} had no answer for "
-                    f"{now - flight.started:,.0f} s and the server makes no tokens; it is ended "
-                    "and sent again",
-                    "warning",
-                )
-                self._end(flight, "stall", ABORT_DEADLINE_S)
-
-    def _end(self, flight: Flight, ending: Ending, deadline_s: float) -> None:
-        flight.ending = ending
-        task = asyncio.get_running_loop().create_task(self._abort(flight, deadline_s))
-        self._enders.add(task)
-        task.add_done_callback(self._enders.discard)
-
-    async def _abort(self, flight: Flight, deadline_s: float) -> None:
-        """End a request on its server and wait until it has ended."""
-        task, client = flight.task, flight.member.client
-        assert task is not None and client is not None
-        by = self._clock.monotonic() + deadline_s
-        while not flight.landed.is_set():
-            left = by - self._clock.monotonic()
-            if left <= 0:
-                task.cancel()
-                return
-            if flight.rid:
-                async with self._aborting:
-                    try:
-                        async with asyncio.timeout(left):
-                            await client.abort(flight.rid)
-                    except TimeoutError:
-                        continue
-            await wait(flight.landed, min(ABORT_AGAIN_S, left))
 
     def _raise_failure(self) -> None:
         error = self._attempts.broken
@@ -235,13 +270,25 @@ class Runner:
             raise Failed(str(error)) from error
         if error is not None:
             raise error
+        if self._probe.warning:
+            self._report.note(self._probe.warning, "warning")
+            self._probe.warning = ""
+        if self._probe.refusal:
+            self._enders.end_all(self._attempts.flights, "hold")
+            if not self._attempts.flights and not self._writer.unsaved:
+                raise Refused(self._probe.refusal)
 
     def _finished(self, now: float) -> bool:
         if self._attempts.flights:
             return False
         if "generate" in self._watch.desired.finish:
             return True
-        return all(exhausted(w.standing(now), w.queue.left()) for w in self._works)
+        standings = [w.standing(now) for w in self._works]
+        if total_capped(standings, self._caps):
+            return True
+        return all(
+            exhausted(s, w.queue.left()) for s, w in zip(standings, self._works, strict=True)
+        )
 
     async def _save_and_stop(self) -> None:
         if not await self._writer.flush(1.0):
@@ -258,11 +305,12 @@ class Runner:
         self._report.flow(
             self._flow,
             in_flight={w.name: w.in_flight for w in self._works},
-            seq=self._watch.desired.seq,
+            seq=self._applied(),
             oldest_s=now - oldest,
             endpoints=self._pool.notes(),
             at_once=at_once,
         )
+        self._report.load(self._pool.counts())
         busy = next((w.name for w in self._works if w.in_flight), "")
         self._report.progress(
             sum(w.figures.final for w in self._works),
@@ -271,9 +319,15 @@ class Runner:
             at_once=at_once,
         )
 
+    def _applied(self) -> int:
+        """Number of the desired state that is followed: that before an order not carried out."""
+        waiting = [o.seq for work in self._works for o in self._orders(work.name)]
+        return min([self._watch.desired.seq, *(seq - 1 for seq in waiting)])
+
     def _write_manifest(self) -> None:
         now = self._clock.monotonic()
-        left = {w.name: n for w in self._works if (n := w.left_open(now))}
+        capped = total_capped([w.standing(now) for w in self._works], self._caps)
+        left = {w.name: n for w in self._works if not capped and (n := w.left_open(now))}
         early = ""
         if left:
             parts = ", ".join(f"{name} {n:,}" for name, n in left.items())

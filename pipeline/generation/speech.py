@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from eagle_tui.config.model import RunConfig
 from eagle_tui.rundir.paths import RunDir
 
 from ..worker import Refused
+from . import tokens
 
 
 class Parts(Protocol):
@@ -42,46 +43,21 @@ class Speech:
     context: int | None
     """Context of the model by its own config, for servers that do not tell theirs."""
     reasons: bool = False
-    """The model is known to think before it answers."""
+    """The model has a way of reasoning, so that answers should show it."""
     versions: dict[str, str] = field(default_factory=dict)
-
-
-class _Fast:
-    """A fast tokenizer without the checks that `transformers` makes on each id before decoding;
-    they take longer than the decoding itself."""
-
-    def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
-        self._backend = tokenizer.backend_tokenizer
-        self.chat_template = tokenizer.chat_template
-
-    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        return list(self._tokenizer.encode(text, add_special_tokens=add_special_tokens))
-
-    def decode(self, token_ids: Sequence[int], **options: Any) -> str:
-        if options.get("clean_up_tokenization_spaces") is not False:
-            return str(self._tokenizer.decode(token_ids, **options))
-        skip = bool(options.get("skip_special_tokens", False))
-        return str(self._backend.decode(list(token_ids), skip_special_tokens=skip))
-
-    def get_added_vocab(self) -> dict[str, int]:
-        return dict(self._tokenizer.get_added_vocab())
 
 
 def load_speech(config: RunConfig, run: RunDir) -> Speech:
     """The speech of the configured target. Refused: there is no tokenizer, or an unknown family of
     reasoning markers."""
-    import transformers
-
     from .. import targets
     from ..families import UnknownFamilyError
     from ..reasoning import make_splitter
 
-    tokenizer = targets.load_tokenizer(config, run)
-    eos = targets.eos_ids(config, run, tokenizer)
-    fast = _Fast(tokenizer) if tokenizer.is_fast else tokenizer
+    tokenizer = tokens.load(config, run)
+    eos = targets.eos_ids(config, run, cast("Any", tokenizer))
     try:
-        splitter = make_splitter(config.target.reasoning, fast, eos)
+        splitter = make_splitter(config.target.reasoning, tokenizer, eos)
     except UnknownFamilyError as error:
         raise Refused(f"target.reasoning: {error}") from error
     context = None
@@ -93,5 +69,5 @@ def load_speech(config: RunConfig, run: RunDir) -> Speech:
         vocabulary=len(tokenizer),
         context=context,
         reasons=splitter.family is not None,
-        versions={"transformers": transformers.__version__},
+        versions=tokenizer.versions,
     )

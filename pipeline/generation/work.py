@@ -15,7 +15,7 @@ from .figures import Figures
 from .jobs import Job, JobQueue
 from .partials import load
 from .plan import Standing, capped
-from .prompts import PromptFile
+from .prompts import Order, PromptFile
 from .responses import Scan, given_up, scan
 
 
@@ -73,7 +73,9 @@ class DatasetWork:
         }
 
 
-def open_work(run: RunDir, section: DatasetSection, limits: Limits, made: str) -> DatasetWork:
+def open_work(
+    run: RunDir, section: DatasetSection, limits: Limits, made: str, order: Order = "file"
+) -> DatasetWork:
     """Repair and scan the dataset's files and find what is left to do.
 
     `made`: fingerprint of all that a response depends on; partial answers made from other inputs
@@ -81,7 +83,7 @@ def open_work(run: RunDir, section: DatasetSection, limits: Limits, made: str) -
     """
     name = section.name
     try:
-        prompts = PromptFile(run.prompts(name))
+        prompts = PromptFile(run.prompts(name), order)
     except FileNotFoundError:
         raise Refused(
             f"{run.prompts(name)}: there are no prompts of dataset {name!r}; run prepare first"
@@ -102,15 +104,15 @@ def open_work(run: RunDir, section: DatasetSection, limits: Limits, made: str) -
         place = places.get(id)
         if place is not None and not final[place]:
             final[place] = 1
-            figures.add(state, 0, 0)
+            figures.add(state, stored=False)
     waiting = _Waiting(places, final)
     begun = [
-        Job(places[p.id], p.id, so_far=p.output_ids, pieces=p.pieces)
+        Job(places[p.id], p.id, so_far=p.output_ids, pieces=p.pieces, saved=len(p.output_ids))
         for p in load(run.partial(name), made, waiting)
     ]
     for job in begun:
         final[job.index] = 1  # not fresh
-    fresh = (place for place, taken in enumerate(final) if not taken)
+    fresh = prompts.in_order(place for place, taken in enumerate(final) if not taken)
     return DatasetWork(
         section=section,
         prompts=prompts,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from eagle_tui.rundir import atomic
 from eagle_tui.rundir.jsonl import Appender
 
 from ..worker import Failed
@@ -21,7 +22,9 @@ RETRY_S = 2.0
 class _Write(NamedTuple):
     path: Path
     data: bytes
-    done: Callable[[], None] | None
+    done: Callable[[], None] | None = None
+    instead: bool = False
+    """The data takes the place of all that the file holds."""
 
 
 class Writer:
@@ -40,6 +43,7 @@ class Writer:
         self._wake = asyncio.Event()
         self._kick = asyncio.Event()
         self._dirty: set[Path] = set()
+        self._grown: dict[Path, int] = {}
         self._urgent = False
         self.blocked = ""
         """Why nothing can be written now, with the free space; empty when it can."""
@@ -52,7 +56,26 @@ class Writer:
     def put(self, path: Path, data: bytes, done: Callable[[], None] | None = None) -> None:
         """Append one line (with its newline) to a file; `done` is called when it is in the file."""
         self._queue.append(_Write(path, data, done))
+        self._grown[path] = self._grown.get(path, 0) + len(data)
         self._wake.set()
+
+    def replace(self, path: Path, data: bytes) -> None:
+        """Let these lines take the place of a file's contents, in order with what is put."""
+        self._grown[path] = 0
+        self._queue.append(_Write(path, data, instead=True))
+        self._wake.set()
+
+    def grown(self, path: Path) -> int:
+        """Bytes put to a file since it was opened or replaced."""
+        return self._grown.get(path, 0)
+
+    def release(self, *paths: Path) -> None:
+        """Force files to disk and close them, so that they can be rewritten. Only when nothing is
+        unsaved; the next write opens them again."""
+        assert not self.unsaved
+        for path in paths:
+            if (file := self._files.pop(path, None)) is not None:
+                file.close()
 
     def save_soon(self) -> None:
         """Force to disk now, not at the end of the interval; try a full disk again at once."""
@@ -82,7 +105,7 @@ class Writer:
         while self._queue:
             write = self._queue[0]
             try:
-                self._file(write.path).append_bytes(write.data)
+                self._write(write)
             except OSError as error:
                 await self._full(write.path, error)
                 continue
@@ -93,6 +116,15 @@ class Writer:
             self._queue.popleft()
             if write.done is not None:
                 write.done()
+
+    def _write(self, write: _Write) -> None:
+        if write.instead:
+            if (file := self._files.pop(write.path, None)) is not None:
+                file.close()
+            atomic.write_bytes(write.path, write.data)
+            self._file(write.path)
+        else:
+            self._file(write.path).append_bytes(write.data)
 
     async def _full(self, path: Path, error: OSError) -> None:
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import json
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from .language import CLOSE, CONTEXT, END, OPEN, answer_to
 FAULTS = (
     "500_text", "500_json", "503", "503_full", "reset", "reset_body", "abort", "empty",
     "no_content", "no_thought", "end_now", "in_thought", "loop", "small_pool", "hang",
-    "hang_abortable", "slow_body",
+    "hang_abortable", "slow_body", "no_done",
     "400_context", "400_unknown", "garbled", "html", "401", "404",
 )  # fmt: skip
 
@@ -37,6 +38,8 @@ class Live:
     begun: int
     asked: int
     started: float
+    interval: int | None = None
+    """Tokens between the events of its stream; None: it is not streamed."""
     deaf: bool = False
     aborted: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -60,6 +63,11 @@ class FakeServer:
         self.max_running: int | None = None
         self.healthy = True
         self.has_loads = True
+        self.incremental = False
+        """Events of a stream are deltas, as with --incremental-streaming-output."""
+        self.kv_usage: float | None = None
+        self.waiting = 0
+        self.retractions = 0
         self.answering = asyncio.Event()
         """While it is clear, no request at all is answered, as by a server that hangs."""
         self.answering.set()
@@ -87,6 +95,7 @@ class FakeServer:
         app.router.add_get("/health", self._health)
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/v1/loads", self._loads)
+        app.router.add_get("/metrics", self._metrics)
         self._runner = web.AppRunner(
             app, keepalive_timeout=self.keep_alive_s, access_log=None, shutdown_timeout=0.01
         )
@@ -154,19 +163,30 @@ class FakeServer:
         elif fault == "end_now":
             whole = [*ids[at:], END]
         live = Live(rid, prompt, whole, at_so_far := len(ids) - at, asked, time.monotonic())
+        if fault == "abort":
+            live.asked = min(asked, len(whole) - live.begun) // 2
+        elif fault == "small_pool":
+            live.asked = max(1, asked // 2)
+        if body.get("stream"):
+            live.interval = body["sampling_params"].get("stream_interval", 1)
         self.live[rid] = live
         self.most_live = max(self.most_live, len(self.live))
+        events: _Events | None = None
         try:
-            made = await self._make(live, fault)
+            if live.interval is not None:
+                events = _Events(request, live, self.incremental)
+                await events.begin()
+            made = await self._make(live, fault, events)
+        except ConnectionError:
+            return web.Response()  # the client is gone
         finally:
             self.live.pop(rid, None)
         if made is None:
             made = [] if fault == "hang_abortable" else self._made(live)
             reason: dict[str, Any] = {"type": "abort", "message": "Aborted", "status_code": None}
         elif fault == "abort":
-            made, reason = made[: len(made) // 2], {"type": "abort", "message": "Aborted"}
+            reason = {"type": "abort", "message": "Aborted"}
         elif fault == "small_pool":
-            made = made[: max(1, asked // 2)]
             reason = {"type": "length", "length": len(made)}
         elif made and made[-1] == END:
             reason = {"type": "stop", "matched": END}
@@ -183,11 +203,15 @@ class FakeServer:
                 "completion_tokens": len(made),
             },
         }
+        if events is not None:
+            return await events.finish(answer, fault)
         if fault in ("reset_body", "slow_body"):
             return await self._by_halves(request, answer, fault)
         return web.json_response(answer)
 
-    async def _make(self, live: Live, fault: str | None) -> list[int] | None:
+    async def _make(
+        self, live: Live, fault: str | None, events: _Events | None
+    ) -> list[int] | None:
         """Tokens of the answer when they are ready; None: aborted."""
         if fault == "hang":
             live.deaf = True
@@ -197,13 +221,17 @@ class FakeServer:
             return None
         rest = live.whole[live.begun : live.begun + live.asked]
         seconds = self.token_s * len(rest)
-        if seconds:
+        end = live.started + seconds
+        while seconds and (left := end - time.monotonic()) > 0:
+            step = self.token_s * live.interval if live.interval and events else left
             try:
-                async with asyncio.timeout(seconds):
+                async with asyncio.timeout(min(step, left)):
                     await live.aborted.wait()
                     return None
             except TimeoutError:
                 pass
+            if events is not None:
+                await events.tell(self._made(live))
         if self.stuck:
             await live.aborted.wait()
             return None
@@ -252,6 +280,10 @@ class FakeServer:
         await request.json()
         return web.json_response({"status": "ok"})
 
+    async def _metrics(self, request: web.Request) -> web.Response:
+        name = "sglang:num_retracted_requests_total"
+        return web.Response(text=f'{name}{{model_name="fake"}} {self.retractions}.0\n')
+
     async def _health(self, request: web.Request) -> web.Response:
         self.calls.append("health")
         await self._gate(request, None)
@@ -269,16 +301,78 @@ class FakeServer:
             return web.json_response({"detail": "Not Found"}, status=404)
         working = 0 if self.stuck else sum(len(self._made(v)) for v in self.live.values())
         counter = float(self.tokens + working)
+        figures: dict[str, Any] = {}
+        if self.kv_usage is not None:
+            figures = {"num_used_tokens": int(1e6 * self.kv_usage), "max_total_num_tokens": 10**6}
         return web.json_response(
             {
                 "loads": [
                     {
+                        **figures,
+                        "num_running_reqs": len(self.live) - self.waiting,
+                        "num_waiting_reqs": self.waiting,
                         "total_prefill_uncached_tokens": 0,
                         "decode_moments": [0.0, 0.0, 0.0, 0.0, 0.0, counter],
                     }
                 ]
             }
         )
+
+
+class _Events:
+    """The stream of one answer."""
+
+    def __init__(self, request: web.Request, live: Live, incremental: bool) -> None:
+        self._request = request
+        self._live = live
+        self._incremental = incremental
+        self._told = 0
+        self._response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+
+    async def begin(self) -> None:
+        await self._response.prepare(self._request)
+
+    async def tell(self, made: list[int]) -> None:
+        """An event with the tokens so far, when there are enough new ones."""
+        interval = self._live.interval or 1
+        if not made or (self._told and len(made) - self._told < interval):
+            return
+        await self._write(self._event(made, None))
+        self._told = len(made)
+
+    async def finish(self, answer: dict[str, Any], fault: str | None) -> web.StreamResponse:
+        made = answer["output_ids"]
+        event = self._event(made, answer["meta_info"]["finish_reason"])
+        event["meta_info"]["prompt_tokens"] = answer["meta_info"]["prompt_tokens"]
+        if fault in ("reset_body", "slow_body"):
+            data = b"data: " + json.dumps(event).encode()
+            await self._send(data[: len(data) // 2])
+            if fault == "reset_body":
+                if self._request.transport is not None:
+                    self._request.transport.abort()
+                return self._response
+            await asyncio.sleep(0.5)
+            await self._send(data[len(data) // 2 :] + b"\n\n")
+        elif fault == "no_done":
+            await self._write(self._event(made[: len(made) // 2], None))
+        else:
+            await self._write(event)
+            await self._send(b"data: [DONE]\n\n")
+        with contextlib.suppress(ConnectionError):
+            await self._response.write_eof()
+        return self._response
+
+    def _event(self, made: list[int], reason: dict[str, Any] | None) -> dict[str, Any]:
+        shown = made[self._told :] if self._incremental else made
+        meta = {"id": self._live.rid, "finish_reason": reason, "completion_tokens": len(made)}
+        return {"text": "", "output_ids": shown, "meta_info": meta}
+
+    async def _write(self, event: dict[str, Any]) -> None:
+        await self._send(b"data: " + json.dumps(event).encode() + b"\n\n")
+
+    async def _send(self, data: bytes) -> None:
+        with contextlib.suppress(ConnectionError):  # the client may be gone
+            await self._response.write(data)
 
 
 def _refusal(fault: str | None, size: int) -> web.Response | None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eagle_tui.rundir import jsonl
-from eagle_tui.rundir.desired import DatasetControl
+from eagle_tui.rundir.desired import DatasetControl, Retry
 
 from .world import World, make_world
 
@@ -59,8 +59,15 @@ def _start_server(seed: int, token_s: float, port: int = 0) -> tuple[subprocess.
 
 def _order(world: World, rng: random.Random) -> None:
     """Something that an operator may want at any moment."""
-    what = rng.choice(["hold", "abort", "drain", "no", "no", "concurrency"])
-    if what == "concurrency":
+    what = rng.choice(["hold", "abort", "drain", "no", "no", "concurrency", "retry"])
+    if what == "retry":
+        order = Retry(
+            seq=world.wish.seq + 1,
+            dataset=rng.choice([None, "b1"]),
+            states=(rng.choice(["no_answer", "complete", "failed"]),),
+        )
+        world.want(pause="no", retries=(*world.wish.retries, order))
+    elif what == "concurrency":
         control = DatasetControl(concurrency=rng.randrange(1, 40))
         world.want(pause="no", datasets={"b1": control})
     else:
@@ -123,6 +130,7 @@ def kill_run(
         server.wait()
         log.close()
     states = world.check()
+    world.check_retries()
     rows = [row for name in world.prompts for row in jsonl.rows(world.run.responses(name))]
     return Result(
         kills=kills,

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from eagle_tui.clock import SystemClock
-from eagle_tui.pipeline.generation import pool, runner
+from eagle_tui.pipeline.generation import enders, pool
 
 from .fake_server import FakeServer, Script
 from .language import CONTEXT, FIRST_WORD, OPEN, answer_to
 from .test_pause import mode, until
 from .world import World, make_world
+
+DROP = {"policy": {"failed": "drop"}}
 
 
 def first_time(fault: str) -> Script:
@@ -42,8 +44,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits are short here; how long they are is tested without waiting."""
     monkeypatch.setattr(pool, "PULSE_S", 0.05)
     monkeypatch.setattr(pool, "LOOK_AGAIN_S", 0.1)
-    monkeypatch.setattr(runner, "STILL_S", 0.3)
-    monkeypatch.setattr(runner, "ABORT_DEADLINE_S", 0.6)
+    monkeypatch.setattr(enders, "STILL_S", 0.3)
+    monkeypatch.setattr(enders, "ABORT_DEADLINE_S", 0.6)
     monkeypatch.setattr("eagle_tui.pipeline.generation.policy.FIRST_WAIT_S", 0.05)
     monkeypatch.setattr("eagle_tui.pipeline.generation.policy.LONGEST_WAIT_S", 0.2)
 
@@ -149,7 +151,7 @@ async def test_unknown_400_is_tried_twice_and_then_given_up(tmp_path: Path) -> N
 
 
 async def test_500_is_tried_again_as_often_as_configured(tmp_path: Path) -> None:
-    world = make_world(tmp_path / "run", {"b1": 10}, generate={"retries": 2})
+    world = make_world(tmp_path / "run", {"b1": 10}, generate={"policy": {"failed": "retry 2"}})
     server = await run_with(world, always("500_json", 3))
     assert world.check() == {"complete": 9, "dead": 1}
     assert server.asked[tuple(world.prompts["b1"][world.dead()[0]["id"]])] == 3
@@ -216,7 +218,7 @@ async def test_busy_health_is_not_ill(tmp_path: Path) -> None:
 
 
 async def test_connection_closed_by_the_server_is_free(tmp_path: Path) -> None:
-    world = make_world(tmp_path / "run", {"b1": 8}, generate={"retries": 0, "concurrency": 2})
+    world = make_world(tmp_path / "run", {"b1": 8}, generate={"concurrency": 2, **DROP})
     server = await run_with(world, first_time("reset"))
     assert world.check() == {"complete": 8, "dead": 0}
     assert sum(server.asked.values()) > 8

@@ -76,8 +76,9 @@ async def test_hold_keeps_what_was_made_and_resume_continues_it(tmp_path: Path) 
     assert {len(rid) for rid in server.rids} == {32}
 
 
-async def test_drain_lets_all_end(tmp_path: Path) -> None:
-    world = make_world(tmp_path / "run", {"b1": 60})
+@pytest.mark.parametrize("journal", [0, 24])
+async def test_drain_lets_all_end(tmp_path: Path, journal: int) -> None:
+    world = make_world(tmp_path / "run", {"b1": 60}, generate={"journal_tokens": journal})
     async with FakeServer(token_s=0.005) as server:
         world.endpoint(server.url)
         run = world.start()
@@ -86,7 +87,7 @@ async def test_drain_lets_all_end(tmp_path: Path) -> None:
         await until(lambda: mode(world) in ("draining", "paused"))
         await until(lambda: mode(world) == "paused")
         assert "abort" not in server.calls
-        assert not world.run.partial("b1").exists()
+        assert journal or not world.run.partial("b1").exists()
         assert len(world.rows()) >= 16
         world.want(pause="no")
         await run
@@ -94,8 +95,9 @@ async def test_drain_lets_all_end(tmp_path: Path) -> None:
     assert all(row["pieces"] == 1 for row in world.rows())
 
 
-async def test_abort_drops_and_requeues(tmp_path: Path) -> None:
-    world = make_world(tmp_path / "run", {"b1": 30})
+@pytest.mark.parametrize("journal", [0, 24])
+async def test_abort_drops_and_requeues(tmp_path: Path, journal: int) -> None:
+    world = make_world(tmp_path / "run", {"b1": 30}, generate={"journal_tokens": journal})
     async with FakeServer(token_s=0.02) as server:
         world.endpoint(server.url)
         run = world.start()
@@ -108,7 +110,7 @@ async def test_abort_drops_and_requeues(tmp_path: Path) -> None:
         world.want(pause="no")
         await run
     assert world.check() == {"complete": 30, "dead": 0}
-    assert not world.run.partial("b1").exists()
+    assert journal or not world.run.partial("b1").exists()
     assert all(row["pieces"] == 1 for row in world.rows())
 
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from eagle_tui.config.model import GenerateSection
 from eagle_tui.pipeline.generation import policy
+from eagle_tui.pipeline.generation.adaptive import Load
 from eagle_tui.pipeline.generation.answers import Answer, Trouble, error_message, read_outcome
-from eagle_tui.pipeline.generation.client import loads_counter, metrics_counter
+from eagle_tui.pipeline.generation.client import load_of, metrics_load
 from eagle_tui.pipeline.generation.figures import Figures
 from eagle_tui.pipeline.generation.flow import decide
 from eagle_tui.pipeline.generation.jobs import Job
@@ -173,7 +174,7 @@ def test_how_often_a_trouble_is_tried_again(
 ) -> None:
     job, rng = Job(0, "a"), Random(0)
     for number in range(1, attempts + 1):
-        decision = policy.after_trouble(job, trouble, SETTINGS, rng)
+        decision = policy.after_trouble(job, trouble, SETTINGS.policy, rng)
         if number < attempts or dead is None:
             assert isinstance(decision, policy.Again)
             assert 0 <= decision.after_s <= policy.LONGEST_WAIT_S
@@ -184,8 +185,8 @@ def test_how_often_a_trouble_is_tried_again(
 def test_first_dropped_connection_is_sent_again_at_once_and_free() -> None:
     job = Job(0, "a")
     dropped = Trouble("dropped", "m")
-    assert policy.after_trouble(job, dropped, SETTINGS, Random(0)) == policy.Again(0.0)
-    later = policy.after_trouble(job, dropped, SETTINGS, Random(0))
+    assert policy.after_trouble(job, dropped, SETTINGS.policy, Random(0)) == policy.Again(0.0)
+    later = policy.after_trouble(job, dropped, SETTINGS.policy, Random(0))
     assert isinstance(later, policy.Again) and later.after_s > 0
     assert job.tries == 0
 
@@ -229,7 +230,7 @@ def test_figures_count_tokens_of_stored_rows_only() -> None:
     figures = Figures()
     figures.add("complete", 10, 4)
     figures.add("truncated", 20, 0)
-    figures.add("failed", 99, 0)
+    figures.add("failed", stored=False)
     assert (figures.tokens, figures.rows, figures.final, figures.reasoned) == (30, 2, 3, 1)
     assert figures.event()["lengths"] == {"10": 1, "20": 1}
     assert figures.summary()["tokens_p95"] == 20.0
@@ -273,11 +274,10 @@ def test_request_is_not_needed_or_not_possible() -> None:
 def test_counters_of_recorded_servers() -> None:
     for version in ("0.5.17", "0.5.23"):
         found = json.loads((FIXTURES / f"counters-{version}.json").read_bytes())
-        assert loads_counter(found["loads"]) == found["expect_loads"]
-        assert metrics_counter(found["metrics"]) == found["expect_metrics"]
-    assert loads_counter({"loads": "x"}) is None
-    assert loads_counter({"loads": [{"decode_moments": None}]}) == 0.0
-    assert metrics_counter("nothing") is None
+        assert load_of(found["loads"]).work == found["expect_loads"]
+        assert metrics_load(found["metrics"]).work == found["expect_metrics"]
+    assert load_of({"loads": "x"}) == load_of(None) == metrics_load("nothing") == Load()
+    assert load_of({"loads": [{"decode_moments": None}]}).work == 0.0
 
 
 def test_pulse_stands_still_only_without_progress() -> None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from eagle_tui.config import load_config
-from eagle_tui.pipeline.generation.speech import _Fast, load_speech
-from eagle_tui.pipeline.targets import load_tokenizer
+from eagle_tui.pipeline.generation import tokens
+from eagle_tui.pipeline.generation.speech import load_speech
+from eagle_tui.pipeline.targets import load_tokenizer, resolve_model
 from eagle_tui.pipeline.worker import Refused
+from eagle_tui.rundir.paths import RunDir
 
+from .killing import ROOT
 from .world import make_world
 
 
@@ -26,10 +33,16 @@ def test_shipped_model_is_taken_apart(tmp_path: Path) -> None:
     assert max(ids) < speech.vocabulary and speech.context == 4096
 
 
-def test_fast_decoding_is_the_same(tmp_path: Path) -> None:
+def test_a_plain_tokenizer_is_read_without_torch_and_speaks_the_same(tmp_path: Path) -> None:
     world = make_world(tmp_path / "run")
-    tokenizer = load_tokenizer(load_config(world.run.config), world.run)
-    fast = _Fast(tokenizer)
+    config = load_config(world.run.config)
+    tokenizer = load_tokenizer(config, world.run)
+    fast = tokens.load(config, world.run)
+    assert isinstance(fast, tokens.Plain) and set(fast.versions) == {"tokenizers"}
+    assert len(fast) == len(tokenizer)
+    assert fast.chat_template == tokenizer.chat_template
+    assert fast.eos_token_id == tokenizer.eos_token_id
+    assert fast.get_added_vocab() == tokenizer.get_added_vocab()
     for text in ("a , b .", "\u4f60\u597d \U0001f600", "<think>x</think><|im_end|>", "  \n"):
         ids = tokenizer.encode(text, add_special_tokens=False)
         for skip in (False, True):
@@ -38,6 +51,43 @@ def test_fast_decoding_is_the_same(tmp_path: Path) -> None:
     assert fast.encode("ab", add_special_tokens=False) == tokenizer.encode(
         "ab", add_special_tokens=False
     )
+
+
+def test_a_tokenizer_that_is_not_plain_is_left_to_transformers(tmp_path: Path) -> None:
+    source = Path(
+        resolve_model(load_config(make_world(tmp_path / "a").run.config), RunDir(tmp_path))
+    )
+    model = tmp_path / "model"
+    shutil.copytree(source, model, ignore=shutil.ignore_patterns("*.safetensors"))
+    settings = json.loads((model / "tokenizer_config.json").read_text())
+    for change in (
+        {"auto_map": {}},
+        {"eos_token": "<none>"},
+        {"added_tokens_decoder": {"9": {"content": "x"}}},
+    ):
+        (model / "tokenizer_config.json").write_text(json.dumps(settings | change))
+        assert tokens._read_plain(model) is None, change
+    (model / "tokenizer_config.json").write_text(json.dumps(settings))
+    plain = tokens._read_plain(model)
+    assert plain is not None and plain.chat_template
+    (model / "tokenizer.json").write_text("{}")
+    assert tokens._read_plain(model) is None
+
+
+def test_the_worker_loads_no_torch() -> None:
+    code = (
+        "import sys, tempfile, pathlib;"
+        "from tests.generation.world import make_world;"
+        "from eagle_tui.config import load_config;"
+        "from eagle_tui.pipeline.generate import load_speech;"
+        "world = make_world(pathlib.Path(tempfile.mkdtemp()) / 'run');"
+        "load_speech(load_config(world.run.config), world.run);"
+        "print({'torch', 'transformers'} & set(sys.modules))"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert out.stdout.strip() == "set()"
 
 
 def test_unknown_reasoning_family_is_refused(tmp_path: Path) -> None:

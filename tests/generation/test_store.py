@@ -134,7 +134,7 @@ def test_journal_gives_the_last_tokens_of_those_that_wait(tmp_path: Path) -> Non
     path = tmp_path / "b1.partial.jsonl"
 
     def part(id: str, ids: list[int], made: str = "m") -> bytes:
-        return jsonl.encode(partial_row(id, array("I", ids), 1, made))
+        return partial_row(id, array("I", ids), 1, made)
 
     path.write_bytes(
         part("a", [1]) + part("a", [1, 2]) + part("b", [3]) + part("c", [4]) + part("c", [])

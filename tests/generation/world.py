@@ -12,6 +12,7 @@ from typing import Any
 
 from eagle_tui.clock import SystemClock
 from eagle_tui.config import load_config
+from eagle_tui.pipeline.generation import responses
 from eagle_tui.pipeline.generation.runner import Runner
 from eagle_tui.pipeline.worker import Worker
 from eagle_tui.rundir import atomic, desired, jsonl
@@ -25,6 +26,8 @@ GENERATE: dict[str, Any] = {
     "max_new_tokens": 600,
     "temperature": 0.0,
     "fsync_interval_s": 0.05,
+    "probe": "off",
+    "journal_tokens": 24,
 }
 
 
@@ -74,13 +77,26 @@ class World:
         return list(jsonl.rows(self.run.responses(dataset)))
 
     def dead(self, dataset: str = "b1") -> list[dict[str, Any]]:
-        """The dead letters."""
-        return list(jsonl.rows(self.run.dead(dataset)))
+        """The dead letters, without the marks of orders to retry."""
+        return [row for row in jsonl.rows(self.run.dead(dataset)) if "retry" not in row]
 
     def events(self, kind: str, attempt: int | None = None) -> list[dict[str, Any]]:
         """Events of an attempt (default: the last)."""
         path = self.run.events("generate", attempt or self.attempt)
         return [row for row in jsonl.rows(path) if row["e"] == kind]
+
+    def check_retries(self) -> int:
+        """Every order was carried out exactly once in each of its datasets, and no answer was moved
+        twice by one; gives how many answers were moved."""
+        moved = 0
+        for dataset in self.prompts:
+            rows = list(jsonl.rows(self.run.dead(dataset)))
+            wanted = [o.seq for o in self.wish.retries if o.dataset in (None, dataset)]
+            assert [row["retry"] for row in rows if "retry" in row] == wanted
+            letters = [(row["order"], row["id"]) for row in rows if "order" in row]
+            assert len(letters) == len(set(letters)), "moved twice by one order"
+            moved += len(letters)
+        return moved
 
     def counts(self) -> dict[str, Any]:
         """The manifest's counts."""
@@ -96,7 +112,7 @@ class World:
             rows = self.rows(dataset)
             ids = [row["id"] for row in rows]
             assert len(ids) == len(set(ids)), "doubled rows"
-            given_up = {row["id"] for row in self.dead(dataset) if row["final"]}
+            given_up = set(responses.given_up(self.run.dead(dataset)))
             assert not given_up & set(ids), "both a response and a final dead letter"
             if whole:
                 assert set(ids) | given_up == set(prompts), "lost prompts"
@@ -124,6 +140,12 @@ def check_row(row: dict[str, Any], prompt_ids: list[int], dataset: str) -> None:
         assert row["finish_reason"] == "stop"
 
 
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items()) + "}"
+    return json.dumps(value)
+
+
 def make_world(
     root: Path,
     sizes: Mapping[str, int] | None = None,
@@ -139,15 +161,12 @@ def make_world(
     lines = [
         '[run]\nname = "t"\nphases = ["prepare", "generate"]\n[target]\nmodel = "builtin:tiny"',
         '[[server]]\nurl = "http://127.0.0.1:9"\n[generate]',
-        *(
-            f"{key} = {json.dumps(value)}"
-            for key, value in {**GENERATE, **(generate or {})}.items()
-        ),
+        *(f"{k} = {_toml(v)}" for k, v in {**GENERATE, **(generate or {})}.items()),
     ]
     for name in sizes:
         lines.append(f'[[dataset]]\nname = "{name}"\nsource = "{name}.jsonl"')
         settings = (datasets or {}).get(name, {})
-        lines += [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
+        lines += [f"{key} = {_toml(value)}" for key, value in settings.items()]
     atomic.write_text(run.config, "\n".join(lines) + "\n")
     prompts: dict[str, dict[str, list[int]]] = {}
     for name, size in sizes.items():
