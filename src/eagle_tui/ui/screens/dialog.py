@@ -135,8 +135,9 @@ class ActionDialog(ModalScreen[None]):
     def _still_empty(self, args: dict[str, Any]) -> bool:
         """Nothing but what the dialog chose itself stands in the fields, though there is something
         to type: a refusal of that would only be noise."""
-        typed = [field.param.name for field in self._fields if not isinstance(field, ChoiceField)]
-        if not typed or any(name in args for name in typed):
+        theirs = [field for field in self._fields if not isinstance(field, ChoiceField)]
+        to_type = any(isinstance(field, TextField) for field in theirs)
+        if not to_type or any(field.param.name in args for field in theirs):
             return False
         self._say("", "muted")
         return True
