@@ -169,7 +169,7 @@ class Lead:
             detail=f"{work.bad + bad} put away" if work.bad + bad else "",
         )
         values = self._rates(now)
-        if values:
+        if values and self._moved():
             log.emit("metric", values=values)
         allowed = self._settings.max_bad_fraction * len(work.wanted)
         if work.bad + bad > allowed:
@@ -194,6 +194,10 @@ class Lead:
             "write_mb_s": round((sample[2] - first[2]) / seconds / 1e6, 2),
             "write_wait": round((sample[3] - first[3]) / 1000 / seconds / team.world, 4),
         }
+
+    def _moved(self) -> bool:
+        """Whether tokens came since the last look: figures of a rank that hangs are no news."""
+        return len(self._samples) > 1 and self._samples[-1][1] > self._samples[-2][1]
 
     # -- after the work ----------------------------------------------------------------------------
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ def load_target(
     Refused, with what to do, when it cannot be loaded.
     """
     from transformers import AutoModelForCausalLM
-    from transformers.utils.logging import disable_progress_bar  # type: ignore[attr-defined]
+    from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()  # type: ignore[no-untyped-call]
     place = targets.resolve_model(config, run)
@@ -182,20 +182,7 @@ class Capture:
 
     def forward(self, ids: Tensor) -> tuple[list[Tensor], Tensor]:
         """Three captured states and the final one, each [B, T, Ht], of ids [B, T]."""
-        taken: dict[int, Tensor] = {}
-
-        def taker(index: int) -> Any:
-            def take(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-                taken[index] = args[0] if args else kwargs["hidden_states"]
-
-            return take
-
-        with ExitStack() as stack:
-            for index in self._layers:
-                handle = self._blocks[index].register_forward_pre_hook(
-                    taker(index), with_kwargs=True
-                )
-                stack.callback(handle.remove)
+        with capturing(self._blocks, self._layers) as taken:
             last = self.base(input_ids=ids, use_cache=False).last_hidden_state
         # A model spread over several GPUs leaves them on different ones.
         return [taken[index].to(last.device) for index in self._layers], last
@@ -229,6 +216,24 @@ class Capture:
             last_scale=scales[1],
             ready=done.synchronize,
         )
+
+
+@contextmanager
+def capturing(blocks: nn.ModuleList, layers: Sequence[int]) -> Iterator[dict[int, Tensor]]:
+    """While it is open, what enters these layers in a forward pass: index → [B, T, Ht]."""
+    taken: dict[int, Tensor] = {}
+
+    def taker(index: int) -> Any:
+        def take(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            taken[index] = args[0] if args else kwargs["hidden_states"]
+
+        return take
+
+    with ExitStack() as stack:
+        for index in layers:
+            handle = blocks[index].register_forward_pre_hook(taker(index), with_kwargs=True)
+            stack.callback(handle.remove)
+        yield taken
 
 
 def find_layers(base: nn.Module, count: int) -> nn.ModuleList:

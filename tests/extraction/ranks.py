@@ -35,7 +35,7 @@ def start(world: World, pause: float) -> subprocess.Popen[bytes]:
     path = world.run.root / "slow_extract.py"
     path.write_text(SLOW.format(pause=pause))
     text = path.read_text().replace(
-        "if __name__", f'extract.MODULE = "slow_extract"\nif __name__', 1
+        "if __name__", 'extract.MODULE = "slow_extract"\nif __name__', 1
     )
     path.write_text(text)
     return subprocess.Popen(

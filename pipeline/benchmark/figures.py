@@ -1,0 +1,125 @@
+"""Adding up what a benchmark has measured, and comparing with and without the drafter. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+_DRAWS = 2000
+_LOW, _HIGH = 2.5, 97.5
+"""Percentiles of a 95 % interval."""
+
+
+@dataclass
+class Accept:
+    """Rounds of verification of some answers."""
+
+    tokens: int = 0
+    """Tokens that came out of the rounds, bonus tokens included."""
+    rounds: int = 0
+    taken: dict[int, int] = field(default_factory=dict)
+    """Accepted drafts → rounds."""
+    proposed: dict[int, int] = field(default_factory=dict)
+    """Place in the chain, from 0 → rounds in which a draft stood there that could be accepted."""
+
+    def add(self, tokens: int, accepted: Sequence[int], proposed: Sequence[int]) -> None:
+        """Add an answer: tokens that its rounds gave, and of each round the drafts accepted and
+        those that were to be had."""
+        self.tokens += tokens
+        self.rounds += len(accepted)
+        for count, of in zip(accepted, proposed, strict=True):
+            self.taken[count] = self.taken.get(count, 0) + 1
+            for place in range(min(of, count + 1)):
+                self.proposed[place] = self.proposed.get(place, 0) + 1
+
+    def merge(self, other: Accept) -> None:
+        """Add another's rounds."""
+        self.tokens += other.tokens
+        self.rounds += other.rounds
+        for mine, theirs in ((self.taken, other.taken), (self.proposed, other.proposed)):
+            for key, count in theirs.items():
+                mine[key] = mine.get(key, 0) + count
+
+    @property
+    def length(self) -> float | None:
+        """Accept length: tokens a round, bonus token included; None without rounds."""
+        return self.tokens / self.rounds if self.rounds else None
+
+    def conditional(self, steps: int) -> list[float | None]:
+        """Of each place in the chain: how often its draft was accepted where all before it were."""
+        out: list[float | None] = []
+        for place in range(steps):
+            reached = self.proposed.get(place, 0)
+            passed = sum(n for count, n in self.taken.items() if count > place)
+            out.append(round(passed / reached, 4) if reached else None)
+        return out
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One prompt, decoded once."""
+
+    id: str
+    dataset: str
+    tokens: int
+    seconds: float
+    """Of this request alone."""
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """How many times as fast the drafter makes it: mean, and its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    def to_json(self) -> dict[str, float]:
+        return {
+            k: round(v, 4) for k, v in (("mean", self.mean), ("low", self.low), ("high", self.high))
+        }
+
+
+def paired_speedup(base: Sequence[Timed], draft: Sequence[Timed], seed: int = 0) -> Speedup:
+    """The quotient of tokens per second, over the same prompts with and without the drafter.
+
+    The interval is a paired bootstrap: prompts are drawn with replacement, each with both its
+    times, so that a hard prompt weighs on both sides. ValueError when the prompts differ.
+    """
+    if [t.id for t in base] != [t.id for t in draft] or not base:
+        raise ValueError("both sides must have decoded the same prompts, at least one")
+    table = np.array(
+        [(b.tokens, b.seconds, d.tokens, d.seconds) for b, d in zip(base, draft, strict=True)]
+    )
+
+    def quotient(sums: Any) -> Any:
+        return (sums[..., 2] / sums[..., 3]) / (sums[..., 0] / sums[..., 1])
+
+    draws = np.random.default_rng(seed).integers(0, len(table), (_DRAWS, len(table)))
+    low, high = np.percentile(quotient(table[draws].sum(axis=1)), (_LOW, _HIGH))
+    return Speedup(float(quotient(table.sum(axis=0))), float(low), float(high))
+
+
+def by_dataset(answers: dict[str, list[Accept]]) -> dict[str, float | None]:
+    """Accept length of every dataset."""
+    out: dict[str, float | None] = {}
+    for name, parts in answers.items():
+        total = Accept()
+        for part in parts:
+            total.merge(part)
+        out[name] = rounded(total.length)
+    return out
+
+
+def rounded(value: float | None, digits: int = 4) -> float | None:
+    """A figure for a file; None stays."""
+    return None if value is None else round(value, digits)
+
+
+def rate(runs: Sequence[Timed]) -> float:
+    """Tokens per second of one request at a time."""
+    seconds = sum(run.seconds for run in runs)
+    return sum(run.tokens for run in runs) / seconds if seconds > 0 else 0.0
