@@ -113,8 +113,6 @@ class Outcome:
 
     loss: Tensor
     """Scalar with gradient: sum of row weights times cross-entropy."""
-    entropy_sum: Tensor
-    """float32 [steps]: sum of cross-entropy over the rows that are learned, unweighted."""
     hits: Tensor
     """bool [steps, n]: the drafter's favourite is the target's, of the whole vocabulary."""
     alpha: Tensor
@@ -138,10 +136,10 @@ def head_loss(
     picked = torch.stack([states[j][targets.rows[j]] for j in range(steps)])
     normed = drafter.norm(picked)
     kept = drafter.target_ids()
-    loss, entropy, hits, alpha = _HeadLoss.apply(  # type: ignore[no-untyped-call]
+    loss, hits, alpha = _HeadLoss.apply(  # type: ignore[no-untyped-call]
         normed, drafter.lm_head.weight, row_weights, targets, head, kept, gradient
     )
-    return Outcome(loss, entropy, hits & targets.valid, alpha)
+    return Outcome(loss, hits & targets.valid, alpha)
 
 
 class _HeadLoss(torch.autograd.Function):
@@ -158,13 +156,12 @@ class _HeadLoss(torch.autograd.Function):
         head: TargetHead,
         kept: Tensor,
         gradient: bool,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         steps, n, width = normed.shape
         matrix = weight.to(normed.dtype)
         grad_normed = torch.zeros_like(normed) if gradient else None
         grad_weight = torch.zeros_like(weight, dtype=torch.float32) if gradient else None
         loss = normed.new_zeros((), dtype=torch.float32)
-        entropy = normed.new_zeros(steps, dtype=torch.float32)
         hits = torch.zeros(steps, n, dtype=torch.bool, device=normed.device)
         alpha = normed.new_zeros(steps, n, dtype=torch.float32)
         rows = _rows_at_a_time(normed, len(weight) * steps)
@@ -180,7 +177,6 @@ class _HeadLoss(torch.autograd.Function):
             lse = logits.logsumexp(-1)
             cross = lse - expected
             loss += (row_weights[:, part] * cross).sum()
-            entropy += (targets.learn[:, part] * cross).sum(-1)
             chosen = logits.sub_(lse[..., None]).exp_()
             if absolute is not None:
                 alpha[:, part] = torch.minimum(chosen, absolute).sum(-1)
@@ -191,8 +187,8 @@ class _HeadLoss(torch.autograd.Function):
                 grad_weight += slope.T @ states
         if grad_normed is not None and grad_weight is not None:
             ctx.save_for_backward(grad_normed, grad_weight.to(weight.dtype))
-        ctx.mark_non_differentiable(entropy, hits, alpha)
-        return loss, entropy, hits, alpha
+        ctx.mark_non_differentiable(hits, alpha)
+        return loss, hits, alpha
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:

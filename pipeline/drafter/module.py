@@ -179,9 +179,9 @@ class Drafter(nn.Module):
             if head is not None:
                 self.lm_head.weight.copy_(head)
 
-    def set_embedding(self, table: Tensor) -> None:
-        """Take the target's embedding [V, H]."""
-        self.embedding = table.to(self.fc.weight.dtype).to(self.fc.weight.device)
+    def set_embedding(self, table: Tensor, dtype: torch.dtype | None = None) -> None:
+        """Take the target's embedding [V, H], in the type of the weights unless given."""
+        self.embedding = table.to(self.fc.weight.device, dtype or self.fc.weight.dtype)
 
     def set_vocabulary(self, ids: Tensor) -> None:
         """Take the target ids int64 [Vd], ascending, that the drafter may propose."""

@@ -1,0 +1,1 @@
+"""How a drafter is trained: data order, steps, ranks, checkpoints, validation."""

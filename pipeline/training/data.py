@@ -1,0 +1,200 @@
+"""Hidden-state rows as batches: a table of all rows, and a thread that makes batches ahead."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ..drafter.attention import Documents
+from ..drafter.ttt import Rows
+from ..hidden import HiddenShard, open_hidden
+
+LEAST_SUPERVISED: Final = 2
+"""Rows with fewer supervised tokens teach nothing: one draft needs a token to read and a target."""
+_AHEAD: Final = 3
+
+
+class BadRow(ValueError):
+    """A row whose states cannot be trained on; the message names it."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One pack on the CPU, or on the device after `to`."""
+
+    rows: Rows
+    places: Tensor
+    """int64 [n]: supervised positions, the first of a document left out; indices into the pack."""
+    last: Tensor
+    """[n, Ht]: the target's final states there."""
+    numbers: tuple[int, ...]
+    """Which rows of the table."""
+
+    @property
+    def tokens(self) -> int:
+        return len(self.rows.ids)
+
+    def pin(self) -> Batch:
+        """In memory from which a GPU copies without waiting."""
+        return self._each(lambda t: t.pin_memory())
+
+    def to(self, device: torch.device) -> Batch:
+        """On the device; does not wait for the copy."""
+        if device.type == "cpu":
+            return self
+        return self._each(lambda t: t.to(device, non_blocking=True))
+
+    def _each(self, change: Any) -> Batch:
+        rows = self.rows
+        docs = Documents(rows.docs.bounds, change(rows.docs.starts))
+        moved = Rows(change(rows.ids), change(rows.aux), change(rows.positions), docs)
+        return Batch(moved, change(self.places), change(self.last), self.numbers)
+
+
+class Table:
+    """All rows of a split that can be trained on, cut to `max_tokens`."""
+
+    def __init__(self, paths: list[Path], max_tokens: int) -> None:
+        self.shards: list[HiddenShard] = [open_hidden(path) for path in paths]
+        self._max = max_tokens
+        self._at: list[tuple[int, int]] = []
+        self.datasets: list[str] = []
+        self.ids: list[str] = []
+        lengths: list[int] = []
+        self.skipped = 0
+        """Rows with too few supervised tokens."""
+        self.example = ""
+        """One of them, for a message."""
+        for number, shard in enumerate(self.shards):
+            for row, entry in enumerate(shard.index()):
+                length = min(shard.length(row), max_tokens)
+                if self._supervised(shard, row, length) < LEAST_SUPERVISED:
+                    self.skipped += 1
+                    self.example = self.example or (
+                        f"row {entry['id']} of {entry['dataset']} ({shard.path.name})"
+                    )
+                    continue
+                self._at.append((number, row))
+                self.datasets.append(str(entry["dataset"]))
+                self.ids.append(str(entry["id"]))
+                lengths.append(length)
+        self.lengths = np.array(lengths, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    @staticmethod
+    def _supervised(shard: HiddenShard, row: int, length: int) -> int:
+        start = int(shard.offsets[row])
+        return int(shard.mask[start : start + length].sum())
+
+    def tokens(self) -> Iterator[tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]]:
+        """Ids and masks of all rows, without touching states."""
+        for (number, row), length in zip(self._at, self.lengths, strict=True):
+            shard = self.shards[number]
+            start = int(shard.offsets[row])
+            part = slice(start, start + int(length))
+            yield shard.ids[part].numpy(), shard.mask[part].numpy()
+
+    def batch(self, numbers: list[int]) -> Batch:
+        """Rows laid end to end. Without rows: one document of two tokens and nothing to learn, so
+        that a rank without work can still take part. BadRow for states that are not finite."""
+        if not numbers:
+            return self._nothing()
+        parts = []
+        for number in numbers:
+            shard_number, row = self._at[number]
+            shard = self.shards[shard_number]
+            length = int(self.lengths[number])
+            found = shard[row]
+            aux, last = found.aux[:length], found.last[:length]
+            for what, states in (("aux", aux), ("last", last)):
+                if not bool(torch.isfinite(states.sum(dtype=torch.float32))):
+                    raise BadRow(
+                        f"row {self.ids[number]} of {self.datasets[number]} "
+                        f"({shard.path}, row {row}) has {what} states that are not finite"
+                    )
+            parts.append((found.ids[:length].long(), found.mask[:length], aux, last))
+        positions = torch.cat([torch.arange(len(ids)) for ids, _, _, _ in parts])
+        mask = torch.cat([mask for _, mask, _, _ in parts])
+        places = torch.nonzero((mask == 1) & (positions > 0)).flatten()
+        supervised = []
+        for _, row_mask, _, last in parts:
+            chosen = row_mask == 1
+            chosen[0] = False
+            supervised.append(last[chosen])
+        rows = Rows(
+            ids=torch.cat([ids for ids, _, _, _ in parts]),
+            aux=torch.cat([aux for _, _, aux, _ in parts]),
+            positions=positions,
+            docs=Documents.of([len(ids) for ids, _, _, _ in parts]),
+        )
+        return Batch(rows, places, torch.cat(supervised), tuple(numbers))
+
+    def _nothing(self) -> Batch:
+        width = self.shards[0].hidden_size
+        rows = Rows(
+            torch.zeros(2, dtype=torch.int64),
+            torch.zeros(2, 3 * width),
+            torch.arange(2),
+            Documents.of([2]),
+        )
+        return Batch(rows, torch.zeros(0, dtype=torch.int64), torch.zeros(0, width), ())
+
+
+class Ahead:
+    """Makes batches in a thread, some ahead of their use."""
+
+    def __init__(self, table: Table, packs: Iterator[list[int]], *, pin: bool) -> None:
+        self._table, self._packs, self._pin = table, packs, pin
+        self._queue: queue.Queue[Batch | BaseException | None] = queue.Queue(_AHEAD)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="batches", daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        try:
+            for numbers in self._packs:
+                batch = self._table.batch(numbers)
+                if not self._put(batch.pin() if self._pin else batch):
+                    return
+            self._put(None)
+        except BaseException as error:  # noqa: BLE001 - handed over to who takes the batches
+            self._put(error)
+
+    def _put(self, item: Batch | BaseException | None) -> bool:
+        while not self._stop.is_set():
+            with contextlib.suppress(queue.Full):
+                self._queue.put(item, timeout=0.2)
+                return True
+        return False
+
+    def take(self) -> Batch | None:
+        """The next batch; None at the end. Raises what making it raised."""
+        item = self._queue.get()
+        if isinstance(item, BaseException):
+            raise item
+        return item
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
