@@ -184,14 +184,17 @@ class Splitter:
 
     def _marks_by_ids(self, ids: Sequence[int]) -> list[_Mark]:
         found: list[_Mark] = []
-        at = 0
-        while at < len(ids):
-            for marker, role in self._by_first.get(ids[at], ()):
+        # Only places of a marker's first token are looked at; `index` finds them at C's speed.
+        places = sorted(at for first in self._by_first for at in _places(ids, first))
+        free = 0
+        for at in places:
+            if at < free:
+                continue
+            for marker, role in self._by_first[ids[at]]:
                 if tuple(ids[at : at + len(marker)]) == marker:
-                    found.append(_Mark(at, at + len(marker), role))
-                    at += len(marker) - 1
+                    free = at + len(marker)
+                    found.append(_Mark(at, free, role))
                     break
-            at += 1
         return found
 
     def _marks_by_text(self, text: str) -> list[_Mark]:
@@ -215,8 +218,8 @@ class Splitter:
             if first == "close":
                 walk = _Walk(thinking=True, thought=True, flag="opener_missing")
         for mark in marks:
-            blank = walk.at == 0 and not before(mark.start).strip()
             if mark.role == "open":
+                blank = walk.at == 0 and not before(mark.start).strip()
                 # In a thought: only the opener that repeats what the prompt has opened already.
                 # In content: only where a thought may begin; else it is text that looks like one.
                 if blank if walk.thinking else (repeats or (blank and not walk.thought)):
@@ -297,6 +300,17 @@ class Splitter:
         if touched or len(self._decode(ids[:low])) == place:
             return low
         return max(0, low - 1)
+
+
+def _places(ids: Sequence[int], wanted: int) -> Iterator[int]:
+    """Every place of one id."""
+    at = -1
+    while True:
+        try:
+            at = ids.index(wanted, at + 1)
+        except ValueError:
+            return
+        yield at
 
 
 def _markers(family: Family) -> Iterator[tuple[_Role, tuple[str, ...]]]:

@@ -159,7 +159,12 @@ def main(phase: str, body: Callable[[Worker], None], argv: list[str] | None = No
         reason = f"{type(error).__name__}: {error}"
     if reason:
         print(visible(reason), file=sys.stderr, flush=True)
-    log.emit("end", outcome=outcome, reason=reason, code=code)
-    log.close()
+    try:
+        log.emit("end", outcome=outcome, reason=reason, code=code)
+        log.close()
+    except OSError as error:
+        # A full disk: the supervisor then goes by the exit code and the last line of this output.
+        print(f"{log.path}: {error}", file=sys.stderr, flush=True)
+        code = code or 1
     os.close(lock)
     return code

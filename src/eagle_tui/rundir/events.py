@@ -35,6 +35,7 @@ class WorkerLog:
     """Writes the event log of one attempt: at once to the file, to disk on `sync` and `close`."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
+        self.path = path
         self._out = Appender(path)
         self._clock = clock
 

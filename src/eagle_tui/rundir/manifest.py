@@ -9,9 +9,28 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from eagle_tui.config.model import PHASES, DatasetSection, RunConfig
+from eagle_tui.config.model import DatasetSection, RunConfig
 from eagle_tui.rundir import atomic
 from eagle_tui.rundir.paths import RunDir
+
+
+UPSTREAM: dict[str, tuple[str, ...]] = {
+    "prepare": (),
+    "generate": ("prepare",),
+    "merge": ("prepare", "generate"),
+    "extract": ("merge",),
+    "train": ("extract",),
+    "bench": ("train",),
+}
+"""Of which phases a phase uses the output."""
+
+SETTINGS: dict[str, set[str]] = {
+    "merge": set(),
+    "extract": {"nproc", "device", "batch_tokens", "keep_free_bytes"},
+    "train": {"nproc", "device", "checkpoint_s", "compile", "strategy"},
+    "bench": set(),
+}
+"""Phases whose section is among their inputs, with the settings that change only how fast."""
 
 
 class Manifest(BaseModel):
@@ -88,9 +107,10 @@ def inputs_of(config: RunConfig, run: RunDir, phase: str) -> dict[str, str]:
                 mode="json", include={"temperature", "top_p", "top_k", "min_p"}
             )
         )
-    if phase == "merge":
-        found["[merge]"] = fingerprint(config.merge.model_dump(mode="json"))
-    for earlier in PHASES[: PHASES.index(phase)][-2:]:
+    if phase in SETTINGS:
+        settings = getattr(config, phase).model_dump(mode="json", exclude=SETTINGS[phase])
+        found[f"[{phase}]"] = fingerprint(settings)
+    for earlier in UPSTREAM[phase]:
         if earlier in config.run.phases:
             made = read(run, earlier)
             found[f"output of {earlier}"] = fingerprint(

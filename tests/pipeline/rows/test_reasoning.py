@@ -309,7 +309,12 @@ def test_nothing_is_lost(
         assert kind == "marker" or next(parts_again[kind]) == token
     assert all(next(rest, None) is None for rest in parts_again.values())
     if not FAMILIES[name].repeats:
-        order = [k for k in found.kinds if k != "marker"]
+        # Blanks before the opener are content that nobody sees; nothing else comes before it.
+        pairs = list(zip(found.kinds, body, strict=True))
+        first = next((n for n, (kind, _) in enumerate(pairs) if kind == "reasoning"), 0)
+        early = [token for kind, token in pairs[:first] if kind == "content"]
+        assert not tokenizer.decode(early).strip()
+        order = [kind for kind, _ in pairs[first:] if kind != "marker"]
         assert ("content", "reasoning") not in set(pairwise(order))
     assert found.closed or not found.content
 
