@@ -13,7 +13,6 @@ from eagle_tui.config.model import DatasetSection, RunConfig
 from eagle_tui.rundir import atomic
 from eagle_tui.rundir.paths import RunDir
 
-
 UPSTREAM: dict[str, tuple[str, ...]] = {
     "prepare": (),
     "generate": ("prepare",),
