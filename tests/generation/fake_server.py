@@ -22,8 +22,8 @@ from .language import CLOSE, CONTEXT, END, OPEN, answer_to
 
 FAULTS = (
     "500_text", "500_json", "503", "503_full", "reset", "reset_body", "abort", "empty",
-    "no_content", "no_thought", "end_now", "in_thought", "loop", "small_pool", "hang",
-    "hang_abortable", "slow_body", "no_done",
+    "abort_empty", "no_content", "no_thought", "end_now", "in_thought", "loop", "small_pool",
+    "hang", "hang_abortable", "slow_body", "no_done",
     "400_context", "400_unknown", "garbled", "html", "401", "404",
 )  # fmt: skip
 
@@ -163,8 +163,10 @@ class FakeServer:
         elif fault == "end_now":
             whole = [*ids[at:], END]
         live = Live(rid, prompt, whole, at_so_far := len(ids) - at, asked, time.monotonic())
-        if fault == "abort":
+        if fault in ("abort", "no_done"):
             live.asked = min(asked, len(whole) - live.begun) // 2
+        elif fault == "abort_empty":
+            live.asked = 0
         elif fault == "small_pool":
             live.asked = max(1, asked // 2)
         if body.get("stream"):
@@ -184,7 +186,7 @@ class FakeServer:
         if made is None:
             made = [] if fault == "hang_abortable" else self._made(live)
             reason: dict[str, Any] = {"type": "abort", "message": "Aborted", "status_code": None}
-        elif fault == "abort":
+        elif fault in ("abort", "abort_empty"):
             reason = {"type": "abort", "message": "Aborted"}
         elif fault == "small_pool":
             reason = {"type": "length", "length": len(made)}
@@ -354,7 +356,7 @@ class _Events:
             await asyncio.sleep(0.5)
             await self._send(data[len(data) // 2 :] + b"\n\n")
         elif fault == "no_done":
-            await self._write(self._event(made[: len(made) // 2], None))
+            await self._write(self._event(made, None))
         else:
             await self._write(event)
             await self._send(b"data: [DONE]\n\n")

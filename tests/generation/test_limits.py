@@ -6,6 +6,9 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+
+from eagle_tui.pipeline.generation.responses import encode
 from eagle_tui.rundir.desired import DatasetControl
 
 from .fake_server import FakeServer
@@ -45,6 +48,51 @@ async def test_token_cap_is_overshot_by_what_is_in_flight_at_most(tmp_path: Path
     assert sum(tokens[: len(tokens) - 8]) < 1500
     assert world.counts()["b1"]["capped"]
     assert json.loads(world.run.manifest("generate").read_bytes())["early"] == ""
+
+
+async def test_total_caps_hold_and_raising_them_continues(tmp_path: Path) -> None:
+    world = make_world(tmp_path / "run", {"b1": 30, "b2": 30}, generate={"cap_samples_total": 37})
+    async with FakeServer(token_s=0.0005) as server:
+        world.endpoint(server.url)
+        await world.generate()
+        assert world.check(whole=False) == {"complete": 37, "dead": 0}
+        assert len(world.rows("b1")) == 30
+        assert json.loads(world.run.manifest("generate").read_bytes())["early"] == ""
+        world.want(cap_samples_total=45)
+        await world.generate()
+        assert world.check(whole=False) == {"complete": 45, "dead": 0}
+        before = sum(row["usage"]["completion_tokens"] for row in world.rows("b1"))
+        world.want(cap_samples_total=0, cap_tokens_total=before)
+        await world.generate()
+        assert len(server.rids) == 45, "the tokens are there already"
+        world.want(cap_samples_total=0, cap_tokens_total=0)
+        await world.generate()
+    assert world.check() == {"complete": 60, "dead": 0}
+
+
+@pytest.mark.parametrize("order", ["file", "shortest_first", "longest_first"])
+async def test_prompt_order(tmp_path: Path, order: str) -> None:
+    world = make_world(
+        tmp_path / "run", {"b1": 20}, generate={"prompt_order": order, "concurrency": 1}
+    )
+    path = world.run.prompts("b1")
+    rows = [json.loads(line) for line in path.read_bytes().splitlines()]
+    for number, row in enumerate(rows):
+        row["prompt_ids"] = [11 + number] * (number * 7 % 20) + row["prompt_ids"]
+        world.prompts["b1"][row["id"]] = row["prompt_ids"]
+    # As another program may write it, and as we do.
+    lines = [json.dumps({"prompt_ids": r.pop("prompt_ids"), **r}).encode() for r in rows[:10]]
+    path.write_bytes(b"".join(line + b"\n" for line in lines) + b"".join(map(encode, rows[10:])))
+    async with FakeServer() as server:
+        server.keep_bodies = True
+        world.endpoint(server.url)
+        await world.generate()
+    sizes = [len(body["input_ids"]) for body in server.bodies]
+    if order == "file":
+        assert sizes == [15 + number * 7 % 20 for number in range(20)]
+    else:
+        assert sizes == sorted(sizes, reverse=order == "longest_first")
+    assert sum(row["state"] == "complete" for row in world.rows()) == 20
 
 
 async def test_skip_and_order_live(tmp_path: Path) -> None:

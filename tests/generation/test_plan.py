@@ -17,7 +17,9 @@ from eagle_tui.pipeline.generation.plan import (
     exhausted,
     expected_tokens,
     may_send,
+    total_capped,
 )
+from eagle_tui.rundir.desired import TotalCaps
 
 PLAIN = Standing(concurrency=4, in_flight=0, ready=10, rows=0, tokens=0, max_new_tokens=1000)
 
@@ -60,6 +62,19 @@ def test_one_is_sent_as_long_as_the_cap_is_not_reached() -> None:
     nearly = replace(PLAIN, rows=5, tokens=999, cap_tokens=1000)
     assert may_send(nearly) and not may_send(replace(nearly, in_flight=1))
     assert not may_send(replace(nearly, tokens=1000)) and capped(replace(nearly, tokens=1000))
+
+
+def test_caps_over_all_datasets_reserve_what_is_in_flight() -> None:
+    one = replace(PLAIN, rows=6, tokens=3000, in_flight=2)
+    two = replace(PLAIN, rows=1, tokens=100)
+    assert choose([one, two], TotalCaps(samples=10)) == 0
+    assert choose([one, two], TotalCaps(samples=9)) is None
+    # 2 in flight of about 512 each.
+    assert choose([one, two], TotalCaps(tokens=4200)) == 0
+    assert choose([one, two], TotalCaps(tokens=3900)) is None
+    assert not total_capped([one, two], TotalCaps(samples=8, tokens=3101))
+    assert total_capped([one, two], TotalCaps(samples=7))
+    assert total_capped([one, two], TotalCaps(tokens=3100))
 
 
 def test_exhausted() -> None:
