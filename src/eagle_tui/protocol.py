@@ -61,6 +61,19 @@ class PhaseStatus(Frozen):
     """What the phase measures of itself, such as loss, accept, tok_s, data_wait."""
 
 
+class LengthFigures(Frozen):
+    """Lengths of responses in tokens."""
+
+    responses: int
+    tokens_mean: float
+    tokens_p50: float
+    tokens_p90: float
+    tokens_p95: float
+    tokens_p99: float
+    reasoning_share: float
+    reasoning_mean: float | None = None
+
+
 class DatasetStatus(Frozen):
     name: str
     kind: Literal["prompts", "native"] = "prompts"
@@ -71,7 +84,7 @@ class DatasetStatus(Frozen):
     no_answer: int = 0
     loop: int = 0
     failed: int = 0
-    """Every other final state (failed, over_context)."""
+    """Every other final state (failed, aborted, over_context)."""
     in_flight: int = 0
     concurrency: int | None = None
     tokens: int = 0
@@ -86,12 +99,29 @@ class DatasetStatus(Frozen):
     tokens_p99: float | None = None
     reasoning_share: float | None = None
     """Share of the finished responses that hold reasoning."""
+    reasoning_mean: float | None = None
+    """Mean length of the reasoning, of those that hold any, in tokens."""
+    hour: LengthFigures | None = None
+    """The same figures over the last hour; null when nothing finished in it."""
     eta_s: tuple[float, float, float] | None = None
 
     @property
     def done(self) -> int:
         """Prompts whose state is final."""
         return self.complete + self.truncated + self.no_answer + self.loop + self.failed
+
+
+class EndpointFigures(Frozen):
+    """One endpoint as the generate worker sees it."""
+
+    in_flight: int = 0
+    limit: float | None = None
+    """Requests it may have in flight after it was overloaded; null: as many as the concurrency."""
+    tok_s: float | None = None
+    per_min: float | None = None
+    """Whole answers per minute."""
+    failures: int = 0
+    """Requests without an answer, since the worker started."""
 
 
 class ServerStatus(Frozen):
@@ -110,6 +140,8 @@ class ServerStatus(Frozen):
     cache_hit: float | None = None
     accept_length: float | None = None
     retractions: int | None = None
+    client: EndpointFigures | None = None
+    """What generation measures of this endpoint from its own requests."""
     age_s: float | None = None
     """Seconds since these figures were true."""
 

@@ -16,6 +16,60 @@ RATE_SPAN_S = 120.0
 """Window of a dataset's own rates: long enough for a heavy tail, short enough to see a change."""
 
 
+BUCKET_S = 60.0
+BUCKETS = 60
+
+
+@dataclass
+class Bucket:
+    """Responses of one minute."""
+
+    lengths: Counter[int] = field(default_factory=Counter)
+    reasoned: int = 0
+    reasoning_tokens: int = 0
+
+    def add(self, other: Bucket) -> None:
+        """Take another one's responses in."""
+        self.lengths.update(other.lengths)
+        self.reasoned += other.reasoned
+        self.reasoning_tokens += other.reasoning_tokens
+
+
+class LastHour:
+    """Responses by the minute in which they finished (Unix time): bounded, however many come."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[int, Bucket] = {}
+
+    def add(self, at: float, tokens: int, reasoning_tokens: int) -> None:
+        """One response."""
+        minute = int(at // BUCKET_S)
+        one = Bucket(Counter((tokens,)), int(reasoning_tokens > 0), reasoning_tokens)
+        self._buckets.setdefault(minute, Bucket()).add(one)
+        if len(self._buckets) > BUCKETS + 1:
+            newest = max(self._buckets)
+            self._buckets = {m: b for m, b in self._buckets.items() if m > newest - BUCKETS}
+
+    def total(self, now: float) -> Bucket:
+        """All of the last hour."""
+        found, minute = Bucket(), int(now // BUCKET_S)
+        for then, bucket in self._buckets.items():
+            if minute - BUCKETS < then <= minute:
+                found.add(bucket)
+        return found
+
+
+@dataclass
+class Endpoint:
+    """One endpoint as the generate worker sees it."""
+
+    in_flight: int = 0
+    limit: float | None = None
+    failures: int = 0
+    tokens: RateWindow = field(default_factory=RateWindow)
+    answers: RateWindow = field(default_factory=RateWindow)
+
+
 @dataclass
 class DatasetFigures:
     """One dataset, over all attempts."""
@@ -25,6 +79,8 @@ class DatasetFigures:
     tokens: int = 0
     lengths: Counter[int] = field(default_factory=Counter)
     reasoned: int = 0
+    reasoning_tokens: int = 0
+    hour: LastHour = field(default_factory=LastHour)
     in_flight: int = 0
     results: RateWindow = field(default_factory=RateWindow)
     token_rate: RateWindow = field(default_factory=RateWindow)
@@ -92,6 +148,8 @@ class Figures:
         self.workers: dict[str, WorkerView] = {}
         self.datasets: dict[str, DatasetFigures] = {}
         self.total_tokens = RateWindow()
+        self.total_results = RateWindow()
+        self.endpoints: dict[str, Endpoint] = {}
         self.notes: list[Note] = []
 
     def dataset(self, name: str) -> DatasetFigures:
@@ -123,6 +181,8 @@ class Figures:
             figures.token_rate.add(mono, figures.tokens, active=busy)
         total = sum(figures.tokens for figures in self.datasets.values())
         self.total_tokens.add(mono, total, active=active)
+        done = sum(figures.done for figures in self.datasets.values())
+        self.total_results.add(mono, done, active=active)
 
     def _take(self, view: WorkerView, event: dict[str, Any]) -> None:
         kind = event.get("e")
@@ -148,6 +208,8 @@ class Figures:
             in_flight = event.get("in_flight") or {}
             for name, figures in self.datasets.items():
                 figures.in_flight = int(in_flight.get(name, 0))
+        elif kind == "load":
+            self._load(event.get("endpoints") or {})
         elif kind == "metric":
             self._progress(view)
             view.metrics.update(event.get("values") or {})
@@ -162,6 +224,7 @@ class Figures:
             if view.phase == "generate":
                 for figures in self.datasets.values():
                     figures.in_flight = 0
+                self.endpoints.clear()
 
     def _progress(self, view: WorkerView) -> None:
         view.progressed = True
@@ -170,12 +233,25 @@ class Figures:
     def _result(self, event: dict[str, Any]) -> None:
         figures = self.dataset(event["ds"])
         figures.states[event["state"]] += 1
-        if event["state"] in ("failed", "over_context"):
+        if not event.get("stored", event["state"] not in ("failed", "over_context")):
             return
-        tokens = int(event.get("ct", 0))
+        tokens, reasoning = int(event.get("ct", 0)), int(event.get("rt") or 0)
         figures.tokens += tokens
         figures.lengths[tokens] += 1
-        figures.reasoned += bool(event.get("rt"))
+        figures.reasoned += reasoning > 0
+        figures.reasoning_tokens += reasoning
+        figures.hour.add(float(event["at"]), tokens, reasoning)
+
+    def _load(self, told: dict[str, Any]) -> None:
+        """What the endpoints did for the worker; those not named are gone."""
+        mono = self._clock.monotonic()
+        self.endpoints = {name: self.endpoints.get(name, Endpoint()) for name in told}
+        for name, figures in self.endpoints.items():
+            load = told[name]
+            figures.in_flight, figures.failures = int(load["in_flight"]), int(load["failures"])
+            figures.limit = load.get("limit")
+            figures.tokens.add(mono, float(load["tokens"]), active=True)
+            figures.answers.add(mono, float(load["answers"]), active=True)
 
     def _baseline(self, phase: str, event: dict[str, Any]) -> None:
         figures = self.dataset(event["name"])
@@ -187,6 +263,7 @@ class Figures:
         figures.tokens = int(event.get("tokens", 0))
         figures.lengths = lengths.from_json(event.get("lengths") or {})
         figures.reasoned = int(event.get("reasoned", 0))
+        figures.reasoning_tokens = int(event.get("reasoning_tokens", 0))
 
     def drop_notes(self, until: float) -> None:
         """Forget the notes up to that Unix time: a supervisor before us told them."""

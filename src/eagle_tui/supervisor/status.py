@@ -11,17 +11,20 @@ from eagle_tui.config.model import DatasetSection, RunConfig
 from eagle_tui.protocol import (
     DatasetState,
     DatasetStatus,
+    EndpointFigures,
     GpuStatus,
     HostStatus,
+    LengthFigures,
     PhaseState,
     PhaseStatus,
     RunStatus,
+    ServerStatus,
     Status,
     SupervisorStatus,
 )
 from eagle_tui.rundir.desired import Desired, Limits, limits, ordered
 from eagle_tui.supervisor.board import Board
-from eagle_tui.supervisor.figures import RATE_SPAN_S, DatasetFigures, Figures
+from eagle_tui.supervisor.figures import RATE_SPAN_S, Bucket, DatasetFigures, Figures
 from eagle_tui.supervisor.work import work_of
 
 SHARES = (0.5, 0.9, 0.95, 0.99)
@@ -62,6 +65,7 @@ def generate_view(
     figures: Figures,
     phase: PhaseState,
     server_tok_s: float | None,
+    wall: float,
 ) -> GenerateView:
     """Datasets in the order in which they are taken, with rates and estimates. While the prompts of
     a dataset are not counted yet, nothing is said of the time that it and those after it take."""
@@ -85,7 +89,7 @@ def generate_view(
             estimate = eta.seconds_left(eta.tokens_left(works), rate, spread) if known else None
             if state in ("done", "skipped", "capped") or phase not in MOVING:
                 estimate = None
-        rows.append(_row(section, data, lim, state, estimate))
+        rows.append(_row(section, data, lim, state, estimate, wall))
     overall = eta.seconds_left(eta.tokens_left(works), rate, spread) if known else None
     return GenerateView(tuple(rows), done, total, overall)
 
@@ -96,10 +100,12 @@ def _row(
     lim: Limits,
     state: DatasetState,
     estimate: eta.Range | None,
+    wall: float,
 ) -> DatasetStatus:
     found = lengths.quantiles(data.lengths, SHARES)
     p50, p90, p95, p99 = found if found else (None, None, None, None)
     finished = sum(data.lengths.values())
+    hour = _length_figures(data.hour.total(wall))
     per_s = data.results.rate(RATE_SPAN_S) if state == "running" else None
     tok_s = data.token_rate.rate(RATE_SPAN_S) if state == "running" else None
     known = ("complete", "truncated", "no_answer", "loop")
@@ -127,8 +133,43 @@ def _row(
         tokens_p95=p95,
         tokens_p99=p99,
         reasoning_share=data.reasoned / finished if finished else None,
+        reasoning_mean=data.reasoning_tokens / data.reasoned if data.reasoned else None,
+        hour=hour,
         eta_s=estimate,
     )
+
+
+def _length_figures(bucket: Bucket) -> LengthFigures | None:
+    found, mean = lengths.quantiles(bucket.lengths, SHARES), lengths.mean(bucket.lengths)
+    if found is None or mean is None:
+        return None
+    responses = sum(bucket.lengths.values())
+    return LengthFigures(
+        responses=responses,
+        tokens_mean=mean,
+        tokens_p50=found[0],
+        tokens_p90=found[1],
+        tokens_p95=found[2],
+        tokens_p99=found[3],
+        reasoning_share=bucket.reasoned / responses,
+        reasoning_mean=bucket.reasoning_tokens / bucket.reasoned if bucket.reasoned else None,
+    )
+
+
+def _with_client(server: ServerStatus, figures: Figures) -> ServerStatus:
+    """A server with what the generate worker measures of it."""
+    seen = figures.endpoints.get(server.name)
+    if seen is None:
+        return server
+    per_s = seen.answers.rate(RATE_SPAN_S)
+    client = EndpointFigures(
+        in_flight=seen.in_flight,
+        limit=seen.limit,
+        tok_s=seen.tokens.rate(RATE_SPAN_S),
+        per_min=None if per_s is None else per_s * 60,
+        failures=seen.failures,
+    )
+    return server.model_copy(update={"client": client})
 
 
 class StatusMaker:
@@ -148,6 +189,7 @@ class StatusMaker:
             board.figures,
             board.decisions["generate"].state,
             board.server_tok_s(),
+            wall,
         )
         started = board.store.get("started")
         status = Status(
@@ -164,7 +206,7 @@ class StatusMaker:
             supervisor=SupervisorStatus(pid=os.getpid(), version=__version__),
             phases=tuple(self._phase(phase, view) for phase in PHASES),
             datasets=view.datasets,
-            servers=tuple(server.status() for server in board.servers),
+            servers=tuple(_with_client(s.status(), board.figures) for s in board.servers),
             gpus=gpus,
             host=host,
             commands=tuple(board.store.recent_commands(RECENT_COMMANDS)),
@@ -172,6 +214,17 @@ class StatusMaker:
         reasoning = board.config.target.reasoning != "none"
         found = rules.alerts(status, self._alerts_since, reasoning)
         return status.model_copy(update={"alerts": found})
+
+    def _generate_figures(self) -> dict[str, float | None]:
+        """What generation measures of itself, over all datasets."""
+        figures = self._b.figures
+        worker = self._b.worker("generate")
+        per_s = figures.total_results.rate(RATE_SPAN_S)
+        return {
+            "per_min": None if per_s is None else per_s * 60,
+            "tok_s": figures.total_tokens.rate(RATE_SPAN_S),
+            "oldest_s": worker.flow.oldest_s if worker and not worker.outcome else None,
+        }
 
     def _run_eta(self, view: GenerateView) -> eta.Range | None:
         state = self._b.decisions["generate"].state
@@ -196,6 +249,7 @@ class StatusMaker:
                     "total": view.total,
                     "unit": "responses",
                     "eta_s": self._run_eta(view),
+                    "figures": self._generate_figures(),
                 }
             )
         left: eta.Range | None = None

@@ -1,0 +1,68 @@
+"""The supervisor's sums of what the generate worker tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from eagle_tui.clock import Clock
+from eagle_tui.rundir.jsonl import Appender
+from eagle_tui.rundir.paths import RunDir
+from eagle_tui.supervisor.figures import Figures, LastHour
+
+
+class Hand(Clock):
+    """A clock that is moved by hand."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall(self) -> float:
+        return 1_800_000_000.0 + self.now
+
+
+def test_last_hour_is_bounded_and_forgets() -> None:
+    hour = LastHour()
+    for second in range(0, 7200, 10):
+        hour.add(second, 100 + second // 3600, 7 if second % 20 == 0 else 0)
+    found = hour.total(7199.0)
+    assert set(found.lengths) == {101} and sum(found.lengths.values()) == 360
+    assert (found.reasoned, found.reasoning_tokens) == (180, 180 * 7)
+    assert len(hour._buckets) <= 61
+    assert not hour.total(7200.0 + 3600.0).lengths
+
+
+def test_results_baselines_and_endpoints_add_up(tmp_path: Path) -> None:
+    run, clock = RunDir.at(tmp_path), Hand()
+    figures = Figures(run, clock)
+    log = Appender(run.events("generate", 1))
+    log.append(
+        {"e": "dataset", "at": 1.0, "name": "b1", "prompts": 9, "states": {"complete": 2},
+         "tokens": 30, "lengths": {"10": 1, "20": 1}, "reasoned": 1, "reasoning_tokens": 4}
+    )  # fmt: skip
+    result = {"e": "result", "at": clock.wall(), "ds": "b1", "id": "x", "pt": 3, "s": 1.0}
+    log.append({**result, "state": "complete", "ct": 40, "rt": 8, "stored": True})
+    log.append({**result, "state": "truncated", "ct": 0, "rt": 0, "stored": False})
+    log.append({**result, "state": "aborted", "ct": 0, "rt": 0, "stored": False})
+    log.append({**result, "state": "failed", "ct": 0, "rt": 0})  # as an older worker told it
+    figures.follow("generate", 1)
+    figures.poll()
+    data = figures.dataset("b1")
+    assert data.states == {"complete": 3, "truncated": 1, "aborted": 1, "failed": 1}
+    assert (data.tokens, data.reasoned, data.reasoning_tokens) == (70, 2, 12)
+    assert dict(data.hour.total(clock.wall()).lengths) == {40: 1}
+
+    for step in range(6):
+        clock.now += 5.0
+        load = {"in_flight": 7, "limit": None, "answers": 10 * step, "tokens": 500 * step,
+                "failures": step}  # fmt: skip
+        log.append({"e": "load", "at": 1.0, "endpoints": {"s0": load}})
+        figures.poll()
+    seen = figures.endpoints["s0"]
+    assert (seen.in_flight, seen.failures, seen.limit) == (7, 5, None)
+    assert seen.tokens.rate() == 100.0 and seen.answers.rate() == 2.0
+    log.append({"e": "load", "at": 1.0, "endpoints": {}})
+    figures.poll()
+    assert figures.endpoints == {}
+    log.close()
