@@ -6,11 +6,16 @@ row. Outputs of the causal block and of the diagonal keys are joined by their lo
 block never grows with the steps. The backward pass gives the kernel the *joined* output and
 log-sum-exp: its probabilities exp(score - lse) are then those of the whole row, and the gradient is
 exact without one for the log-sum-exp (the same that ring attention does).
+
+Only the *tail* of a document asks: rows before it (a prompt, but for its end) have keys for others
+to see, but nothing is learned from them, so they have no queries and no later steps.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any, Final, Protocol
 
 import torch
@@ -23,32 +28,55 @@ _HALF: Final = (torch.float16, torch.bfloat16)
 
 @dataclass(frozen=True)
 class Documents:
-    """Where documents begin and end in N rows laid end to end."""
+    """Where documents begin and end in N rows laid end to end, and in the A rows of their tails."""
 
     bounds: tuple[int, ...]
     """0, end of the first, …, N."""
+    tail_bounds: tuple[int, ...]
+    """0, end of the first tail among the tails, …, A."""
     starts: Tensor
-    """The same, int32 [D+1], on the rows' device."""
+    """`bounds`, int32 [D+1], on the rows' device."""
+    tail_starts: Tensor
+    """`tail_bounds`, likewise."""
+    tail_rows: Tensor
+    """int64 [A]: the rows of the tails, among the N."""
 
     @classmethod
-    def of(cls, lengths: list[int], device: torch.device | str = "cpu") -> Documents:
-        """Documents of these lengths."""
-        bounds = [0]
-        for length in lengths:
-            bounds.append(bounds[-1] + length)
-        return cls(tuple(bounds), torch.tensor(bounds, dtype=torch.int32, device=device))
+    def of(cls, lengths: list[int], tails: list[int] | None = None) -> Documents:
+        """Documents of these lengths, on the CPU, with tails of these; without: all of each."""
+        tails = lengths if tails is None else tails
+        bounds, tail_bounds = (tuple(accumulate(n, initial=0)) for n in (lengths, tails))
+        rows = [torch.arange(b - n, b) for b, n in zip(bounds[1:], tails, strict=True)]
+        return cls(
+            bounds,
+            tail_bounds,
+            torch.tensor(bounds, dtype=torch.int32),
+            torch.tensor(tail_bounds, dtype=torch.int32),
+            torch.cat(rows) if rows else torch.zeros(0, dtype=torch.int64),
+        )
 
-    @property
-    def longest(self) -> int:
-        return max((b - a for a, b in self.spans()), default=0)
+    def moved(self, change: Callable[[Tensor], Tensor]) -> Documents:
+        """The same with every tensor changed, as to another device."""
+        tensors = (change(t) for t in (self.starts, self.tail_starts, self.tail_rows))
+        return Documents(self.bounds, self.tail_bounds, *tensors)
 
-    def spans(self) -> list[tuple[int, int]]:
-        return list(zip(self.bounds[:-1], self.bounds[1:], strict=True))
+    def spans(self) -> list[tuple[slice, slice]]:
+        """Rows of each document, and those of its tail among the tails."""
+        return [
+            (slice(a, b), slice(c, d))
+            for (a, b), (c, d) in zip(
+                pairwise(self.bounds), pairwise(self.tail_bounds), strict=True
+            )
+        ]
+
+
+def _longest(bounds: tuple[int, ...]) -> int:
+    return max((b - a for a, b in pairwise(bounds)), default=0)
 
 
 class Kernel(Protocol):
-    """Causal attention within documents. q, k, v: [N, heads, d], equal numbers of heads unless
-    `groups`; lse: float32 [heads, N]."""
+    """Causal attention within documents. q [A, heads, d], k and v [N, heads, d], equal numbers of
+    heads unless `groups`; lse: float32 [heads, A]."""
 
     groups: bool
     """Takes fewer key heads than query heads."""
@@ -56,7 +84,7 @@ class Kernel(Protocol):
     def forward(
         self, q: Tensor, k: Tensor, v: Tensor, docs: Documents, scale: float
     ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-        """Output [N, heads, d], log-sum-exp, and what the backward pass needs besides."""
+        """Output [A, heads, d], log-sum-exp, and what the backward pass needs besides."""
         ...
 
     def backward(
@@ -86,8 +114,8 @@ class _PerDocument:
         out = torch.empty_like(q)
         wide = torch.promote_types(q.dtype, torch.float32)
         lse = q.new_empty(q.shape[1], q.shape[0], dtype=wide)
-        for a, b in docs.spans():
-            out[a:b], lse[:, a:b] = self.one(q[a:b], k[a:b], v[a:b], scale)
+        for rows, tail in docs.spans():
+            out[tail], lse[:, tail] = self.one(q[tail], k[rows], v[rows], scale)
         return out, lse, ()
 
     def backward(
@@ -103,14 +131,15 @@ class _PerDocument:
         rest: tuple[Tensor, ...],
     ) -> tuple[Tensor, Tensor, Tensor]:
         grads = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-        for a, b in docs.spans():
-            part = (grad[a:b], q[a:b], k[a:b], v[a:b], out[a:b])
-            found = self.one_backward(*part, lse[:, a:b], scale)
-            for whole, piece in zip(grads, found, strict=True):
-                whole[a:b] = piece
+        for rows, tail in docs.spans():
+            part = (grad[tail], q[tail], k[rows], v[rows], out[tail])
+            found = self.one_backward(*part, lse[:, tail], scale)
+            for whole, piece, where in zip(grads, found, (tail, rows, rows), strict=True):
+                whole[where] = piece
         return grads
 
     def one(self, q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+        """q [t, heads, d] are the last of the T rows of k and v."""
         raise NotImplementedError
 
     def one_backward(
@@ -125,22 +154,57 @@ def _heads_first(*tensors: Tensor) -> list[Tensor]:
 
 
 class CpuFlash(_PerDocument):
-    """PyTorch's fused CPU attention."""
+    """PyTorch's fused CPU attention: one causal call for the tail's own keys, and one for those
+    before it, which every row of the tail sees."""
 
     def one(self, q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-        out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-            *_heads_first(q, k, v), 0.0, True, scale=scale
-        )
-        return out[0].transpose(0, 1), lse[0]
+        before = len(k) - len(q)
+        out, lse = _cpu_flash(q, k[before:], v[before:], True, scale)
+        if not before:
+            return out, lse
+        out_before, lse_before = _cpu_flash(q, k[:before], v[:before], False, scale)
+        joined = torch.logaddexp(lse, lse_before)
+        out = out * _per_row(lse - joined) + out_before * _per_row(lse_before - joined)
+        return out, joined
 
     def one_backward(
         self, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, scale: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        found = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
-            *_heads_first(grad, q, k, v, out), lse[None].contiguous(), 0.0, True, scale=scale
+        before = len(k) - len(q)
+        rest = (out, lse, scale)
+        dq, dk, dv = _cpu_flash_backward(grad, q, k[before:], v[before:], True, *rest)
+        if not before:
+            return dq, dk, dv
+        more, dk_before, dv_before = _cpu_flash_backward(
+            grad, q, k[:before], v[:before], False, *rest
         )
-        dq, dk, dv = (t[0].transpose(0, 1) for t in found)
-        return dq, dk, dv
+        return dq + more, torch.cat((dk_before, dk)), torch.cat((dv_before, dv))
+
+
+def _cpu_flash(
+    q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float
+) -> tuple[Tensor, Tensor]:
+    out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        *_heads_first(q, k, v), 0.0, causal, scale=scale
+    )
+    return out[0].transpose(0, 1), lse[0]
+
+
+def _cpu_flash_backward(
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    causal: bool,
+    out: Tensor,
+    lse: Tensor,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    found = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+        *_heads_first(grad, q, k, v, out), lse[None].contiguous(), 0.0, causal, scale=scale
+    )
+    dq, dk, dv = (t[0].transpose(0, 1) for t in found)
+    return dq, dk, dv
 
 
 class Explicit(_PerDocument):
@@ -165,25 +229,33 @@ class Explicit(_PerDocument):
             scores = self._scores(q, k, a, scale)
             probability = (scores - lse[:, a:b, None].to(scores.dtype)).exp()
             delta = (grad[a:b] * out[a:b]).to(scores.dtype).sum(-1).transpose(0, 1)
-            dp = torch.einsum("thd,shd->hts", grad[a:b], v[:b]).to(scores.dtype)
+            seen = scores.shape[-1]
+            dp = torch.einsum("thd,shd->hts", grad[a:b], v[:seen]).to(scores.dtype)
             ds = (probability * (dp - delta[..., None]) * scale).to(q.dtype)
-            dq[a:b] = torch.einsum("hts,shd->thd", ds, k[:b])
-            dk[:b] += torch.einsum("hts,thd->shd", ds, q[a:b])
-            dv[:b] += torch.einsum("hts,thd->shd", probability.to(q.dtype), grad[a:b])
+            dq[a:b] = torch.einsum("hts,shd->thd", ds, k[:seen])
+            dk[:seen] += torch.einsum("hts,thd->shd", ds, q[a:b])
+            dv[:seen] += torch.einsum("hts,thd->shd", probability.to(q.dtype), grad[a:b])
         return dq, dk, dv
 
     @staticmethod
     def _scores(q: Tensor, k: Tensor, start: int, scale: float) -> Tensor:
         """Masked scores [heads, t, s] of a block of queries against the keys up to its end."""
         end = min(start + _BLOCK_ROWS, len(q))
-        scores = torch.einsum("thd,shd->hts", q[start:end], k[:end]) * scale
+        before = len(k) - len(q)
+        scores = torch.einsum("thd,shd->hts", q[start:end], k[: before + end]) * scale
         scores = scores if scores.dtype == torch.float64 else scores.float()
-        hidden = torch.ones(end - start, end, dtype=torch.bool, device=q.device).triu(start + 1)
+        hidden = torch.ones(scores.shape[1:], dtype=torch.bool, device=q.device)
+        hidden = hidden.triu(before + start + 1)
         return scores.masked_fill(hidden, float("-inf"))
 
 
+def _lengths(docs: Documents) -> tuple[int, int]:
+    return _longest(docs.tail_bounds), _longest(docs.bounds)
+
+
 class CudaFlash:
-    """FlashAttention over all documents in one call; half precision only."""
+    """FlashAttention over all documents in one call; half precision only. Where queries are fewer
+    than keys it takes them for the last ones."""
 
     groups = True
 
@@ -192,7 +264,7 @@ class CudaFlash:
     ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
         out, lse, seed, offset, _ = torch.ops.aten._flash_attention_forward(
             *(q.contiguous(), k.contiguous(), v.contiguous()),
-            *(docs.starts, docs.starts, docs.longest, docs.longest),
+            *(docs.tail_starts, docs.starts, *_lengths(docs)),
             *(0.0, True, False),
             scale=scale,
         )
@@ -213,7 +285,7 @@ class CudaFlash:
         dq, dk, dv = torch.ops.aten._flash_attention_backward(
             *(grad.contiguous(), q.contiguous(), k.contiguous(), v.contiguous()),
             *(out.contiguous(), lse.contiguous()),
-            *(docs.starts, docs.starts, docs.longest, docs.longest),
+            *(docs.tail_starts, docs.starts, *_lengths(docs)),
             *(0.0, True, *rest),
             scale=scale,
         )
@@ -316,8 +388,9 @@ def attend(
     scale: float,
     kernel: Kernel | None = None,
 ) -> Tensor:
-    """Attention of step j = len(keys) - 1: q [N, heads, d]; keys[i], values[i] [N, kv_heads, d] of
-    steps 0..j. Gives [N, heads, d]."""
+    """Attention of step j = len(keys) - 1 of the tails' rows: q [A, heads, d]; keys[0], values[0]
+    [N, kv_heads, d] of step 0 of all rows, keys[i], values[i] [A, kv_heads, d] of steps 1..j of the
+    tails' own. Gives [A, heads, d]."""
     out: Tensor = _Attend.apply(  # type: ignore[no-untyped-call]
         *(q, keys[0], values[0], docs, scale, kernel or choose_kernel(q)),
         *(*keys[1:], *values[1:]),

@@ -88,7 +88,8 @@ class Targets:
     argmax: Tensor
     """int64 [n], over the whole vocabulary."""
     rows: Tensor
-    """int64 [steps, n]: the draft row of each step, clamped where there is none."""
+    """int64 [steps, n]: the draft row of each step among the rows of the tails, clamped where there
+    is none."""
     valid: Tensor
     """bool [steps, n]: the row is in the document."""
     learn: Tensor
@@ -96,14 +97,16 @@ class Targets:
 
 
 def make_targets(
-    head: TargetHead, last: Tensor, places: Tensor, positions: Tensor, steps: int
+    head: TargetHead, last: Tensor, anchors: Tensor, depths: Tensor, steps: int
 ) -> Targets:
-    """Targets of supervised places int64 [n] (indices into the batch), whose positions in their
-    documents are `positions` int64 [n] (>= 1) and whose states are `last` [n, Ht]."""
+    """Targets of n supervised positions s: `anchors` int64 [n] are the rows s-1 among the rows of
+    the tails, `depths` int64 [n] (>= 1) the positions in their documents, `last` [n, Ht] the
+    target's states there. The tails must begin `steps` rows before the first s, or with the
+    document."""
     lse, argmax = head.survey(last)
-    step = torch.arange(steps, device=places.device)[:, None]
-    valid = positions[None] >= 1 + step
-    rows = (places[None] - 1 - step).clamp(min=0)
+    step = torch.arange(steps, device=anchors.device)[:, None]
+    valid = depths[None] >= 1 + step
+    rows = (anchors[None] - step).clamp(min=0)
     return Targets(last, lse, argmax, rows, valid, valid & head.is_known[argmax][None])
 
 
@@ -129,7 +132,7 @@ def head_loss(
     *,
     gradient: bool = True,
 ) -> Outcome:
-    """Loss of states y [steps, N, H] under row weights float32 [steps, n] (0 where nothing is to be
+    """Loss of states y [steps, A, H] under row weights float32 [steps, n] (0 where nothing is to be
     learned). Without `gradient` for evaluation: nothing can be propagated back, and alpha is
     told."""
     steps = len(states)

@@ -84,14 +84,14 @@ class Attention(nn.Module):
         embedding, state = joined.chunk(2, dim=1)
         return embedding, state
 
-    def split(self, joined: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Rotated queries [N, heads, d], rotated keys and values [N, kv_heads, d] of the joined
-        projection [N, O]."""
-        rows, kv = len(joined), self.kv_heads * self.head_dim
-        q, k, v = torch.split(joined, [self.heads * self.head_dim, kv, kv], dim=-1)
-        q = rotate(q.reshape(rows, self.heads, self.head_dim), cos, sin)
-        k = rotate(k.reshape(rows, self.kv_heads, self.head_dim), cos, sin)
-        return q, k, v.reshape(rows, self.kv_heads, self.head_dim)
+    def queries(self, projected: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Rotated queries [N, heads, d] of their projection [N, heads*d]."""
+        return rotate(projected.reshape(len(projected), self.heads, self.head_dim), cos, sin)
+
+    def keys_values(self, projected: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        """Rotated keys and values, each [N, kv_heads, d], of their projection [N, 2*kv_heads*d]."""
+        both = projected.reshape(len(projected), 2, self.kv_heads, self.head_dim)
+        return rotate(both[:, 0], cos, sin), both[:, 1]
 
 
 class MLP(nn.Module):
@@ -235,9 +235,10 @@ class Drafter(nn.Module):
         layer, attention = self.midlayer, self.midlayer.self_attn
         embedded = layer.input_layernorm(self.embedding[ids].to(hidden.dtype))
         both = torch.cat((embedded, layer.hidden_norm(hidden)), dim=-1)
-        projections = (attention.q_proj, attention.k_proj, attention.v_proj)
-        joined = torch.cat([projection(both) for projection in projections], dim=-1)
-        q, k, v = attention.split(joined, *self.rotation(positions, hidden.dtype))
+        rotation = self.rotation(positions, hidden.dtype)
+        q = attention.queries(attention.q_proj(both), *rotation)
+        joined = torch.cat((attention.k_proj(both), attention.v_proj(both)), dim=-1)
+        k, v = attention.keys_values(joined, *rotation)
         before = len(cache)
         keys, values = cache.extend(k, v)
         visible = torch.ones(len(q), len(keys), dtype=torch.bool, device=q.device).tril(before)

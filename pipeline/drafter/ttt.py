@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .attention import Documents, Kernel, attend
@@ -24,12 +25,8 @@ class Rows:
     positions: Tensor
     """int64 [N], from 0 in every document."""
     docs: Documents
-
-
-def shifted(rows: Tensor, by: int) -> Tensor:
-    """Row t becomes row t+by; zeros at the end. What crosses into the next document carries no
-    weight in the loss and is seen by no row that does."""
-    return torch.cat((rows[by:], rows.new_zeros(min(by, len(rows)), *rows.shape[1:])))
+    """What crosses from one into the next carries no weight in the loss, and no row that does sees
+    it."""
 
 
 def draft_states(
@@ -40,27 +37,40 @@ def draft_states(
     kernel: Kernel | None = None,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """States y of every step, [steps, N, H], before the final norm. Step j of row t predicts token
-    t+2+j; its target is the target model's distribution at t+1+j. `dtype` of the computation:
-    that of the weights unless given."""
+    """States y of every step of the A rows of the tails, [steps, A, H], before the final norm. Step
+    j of row t predicts token t+2+j; its target is the target model's distribution at t+1+j. `dtype`
+    of the computation: that of the weights unless given."""
     dtype = dtype or drafter.fc.weight.dtype
     layer, attention = drafter.midlayer, drafter.midlayer.self_attn
     to_embedding, to_state = attention.weights(dtype)
+    queries = attention.heads * attention.head_dim
     embedded = layer.input_layernorm(drafter.embedding[rows.ids].to(dtype))
-    projected = torch.nn.functional.linear(embedded, to_embedding)
-    hidden = drafter.fc(rows.aux.to(dtype))
-    keys: list[Tensor] = []
-    values: list[Tensor] = []
+    projected = F.linear(embedded, to_embedding)
+    # Rows of tokens that are asked for beyond the last one read zeros.
+    padded = F.pad(projected, (0, 0, 0, steps))
+    asking = rows.docs.tail_rows
+    everywhere = drafter.fc(rows.aux.to(dtype))
+    normed = layer.hidden_norm(everywhere)
+
+    rotation = drafter.rotation(rows.positions, dtype)
+    joined = padded[1 : 1 + len(rows.ids), queries:] + F.linear(normed, to_state[queries:])
+    key, value = attention.keys_values(joined, *rotation)
+    keys, values = [key], [value]
+
+    hidden, normed = everywhere[asking], normed[asking]
+    positions = rows.positions[asking]
     states: list[Tensor] = []
     for step in range(steps):
-        joined = shifted(projected, 1 + step) + torch.nn.functional.linear(
-            layer.hidden_norm(hidden), to_state
-        )
-        rotation = drafter.rotation(rows.positions + step, joined.dtype)
-        q, k, v = attention.split(joined, *rotation)
-        keys.append(k)
-        values.append(v)
+        rotation = drafter.rotation(positions + step, dtype)
+        wanted = queries if step == 0 else len(to_state)
+        joined = padded[asking + 1 + step, :wanted] + F.linear(normed, to_state[:wanted])
+        if step:
+            key, value = attention.keys_values(joined[:, queries:], *rotation)
+            keys.append(key)
+            values.append(value)
+        q = attention.queries(joined[:, :queries], *rotation)
         attended = attend(q, keys, values, rows.docs, attention.scale, kernel)
         hidden = layer.after_attention(hidden, attended)
         states.append(hidden)
+        normed = layer.hidden_norm(hidden)
     return torch.stack(states)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -31,15 +31,20 @@ class BadRow(ValueError):
 
 @dataclass(frozen=True)
 class Batch:
-    """One pack on the CPU, or on the device after `to`."""
+    """One pack on the CPU, or on the device after `to`. Its n supervised positions are those with a
+    row before them in their document."""
 
     rows: Rows
-    places: Tensor
-    """int64 [n]: supervised positions, the first of a document left out; indices into the pack."""
+    anchors: Tensor
+    """int64 [n]: the row before each, among the rows of the documents' tails."""
+    depths: Tensor
+    """int64 [n]: their positions in their documents."""
     last: Tensor
     """[n, Ht]: the target's final states there."""
     numbers: tuple[int, ...]
-    """Which rows of the table."""
+    """Which rows of the table the documents are."""
+    supervised: tuple[int, ...]
+    """How many of the n belong to each document."""
 
     @property
     def tokens(self) -> int:
@@ -55,19 +60,39 @@ class Batch:
             return self
         return self._each(lambda t: t.to(device, non_blocking=True))
 
-    def _each(self, change: Any) -> Batch:
-        rows = self.rows
-        docs = Documents(rows.docs.bounds, change(rows.docs.starts))
-        moved = Rows(change(rows.ids), change(rows.aux), change(rows.positions), docs)
-        return Batch(moved, change(self.places), change(self.last), self.numbers)
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        r = self.rows
+        rows = Rows(change(r.ids), change(r.aux), change(r.positions), r.docs.moved(change))
+        return replace(
+            self,
+            rows=rows,
+            anchors=change(self.anchors),
+            depths=change(self.depths),
+            last=change(self.last),
+        )
+
+
+@dataclass(frozen=True)
+class _Document:
+    """One row of a pack."""
+
+    ids: Tensor
+    aux: Tensor
+    last: Tensor
+    """Of the supervised positions only."""
+    depths: Tensor
+    tail: int
+    """Rows of the tail."""
 
 
 class Table:
     """All rows of a split that can be trained on, cut to `max_tokens`."""
 
-    def __init__(self, paths: list[Path], max_tokens: int) -> None:
+    def __init__(self, paths: list[Path], max_tokens: int, steps: int) -> None:
+        """`steps` of the training-time test: tails begin so many rows before the first supervised
+        token."""
         self.shards: list[HiddenShard] = [open_hidden(path) for path in paths]
-        self._max = max_tokens
+        self._steps = steps
         self._at: list[tuple[int, int]] = []
         self.datasets: list[str] = []
         self.ids: list[str] = []
@@ -110,47 +135,53 @@ class Table:
     def batch(self, numbers: list[int]) -> Batch:
         """Rows laid end to end. Without rows: one document of two tokens and nothing to learn, so
         that a rank without work can still take part. BadRow for states that are not finite."""
-        if not numbers:
-            return self._nothing()
-        parts = []
-        for number in numbers:
-            shard_number, row = self._at[number]
-            shard = self.shards[shard_number]
-            length = int(self.lengths[number])
-            found = shard[row]
-            aux, last = found.aux[:length], found.last[:length]
-            for what, states in (("aux", aux), ("last", last)):
-                if not bool(torch.isfinite(states.sum(dtype=torch.float32))):
-                    raise BadRow(
-                        f"row {self.ids[number]} of {self.datasets[number]} "
-                        f"({shard.path}, row {row}) has {what} states that are not finite"
-                    )
-            parts.append((found.ids[:length].long(), found.mask[:length], aux, last))
-        positions = torch.cat([torch.arange(len(ids)) for ids, _, _, _ in parts])
-        mask = torch.cat([mask for _, mask, _, _ in parts])
-        places = torch.nonzero((mask == 1) & (positions > 0)).flatten()
-        supervised = []
-        for _, row_mask, _, last in parts:
-            chosen = row_mask == 1
-            chosen[0] = False
-            supervised.append(last[chosen])
+        documents = [self._document(number) for number in numbers] or [self._nothing()]
+        docs = Documents.of([len(d.ids) for d in documents], [d.tail for d in documents])
         rows = Rows(
-            ids=torch.cat([ids for ids, _, _, _ in parts]),
-            aux=torch.cat([aux for _, _, aux, _ in parts]),
-            positions=positions,
-            docs=Documents.of([len(ids) for ids, _, _, _ in parts]),
+            ids=torch.cat([d.ids for d in documents]),
+            aux=torch.cat([d.aux for d in documents]),
+            positions=torch.cat([torch.arange(len(d.ids)) for d in documents]),
+            docs=docs,
         )
-        return Batch(rows, places, torch.cat(supervised), tuple(numbers))
+        anchors = [
+            d.depths - 1 - (len(d.ids) - d.tail) + start
+            for d, start in zip(documents, docs.tail_bounds, strict=False)
+        ]
+        return Batch(
+            rows,
+            torch.cat(anchors),
+            torch.cat([d.depths for d in documents]),
+            torch.cat([d.last for d in documents]),
+            tuple(numbers),
+            tuple(len(d.depths) for d in documents),
+        )
 
-    def _nothing(self) -> Batch:
+    def _document(self, number: int) -> _Document:
+        shard_number, row = self._at[number]
+        shard, length = self.shards[shard_number], int(self.lengths[number])
+        found = shard[row]
+        aux, last = found.aux[:length], found.last[:length]
+        for what, states in (("aux", aux), ("last", last)):
+            if not bool(torch.isfinite(states.sum(dtype=torch.float32))):
+                raise BadRow(
+                    f"row {self.ids[number]} of {self.datasets[number]} ({shard.path}, row {row}) "
+                    f"has {what} states that are not finite. Run the extract phase again."
+                )
+        depths = torch.nonzero(found.mask[:length] == 1).flatten()
+        depths = depths[depths > 0]
+        tail = length - max(0, int(depths[0]) - self._steps)
+        return _Document(found.ids[:length].long(), aux, last[depths], depths, tail)
+
+    def _nothing(self) -> _Document:
         width = self.shards[0].hidden_size
-        rows = Rows(
+        none = torch.zeros(0, dtype=torch.int64)
+        return _Document(
             torch.zeros(2, dtype=torch.int64),
-            torch.zeros(2, 3 * width),
-            torch.arange(2),
-            Documents.of([2]),
+            torch.zeros(2, 3 * width, dtype=self.shards[0].aux.dtype),
+            torch.zeros(0, width),
+            none,
+            2,
         )
-        return Batch(rows, torch.zeros(0, dtype=torch.int64), torch.zeros(0, width), ())
 
 
 class Ahead:

@@ -6,6 +6,7 @@ from typing import Final
 
 import torch
 
+from ..drafter.attention import Documents
 from ..drafter.config import DrafterConfig
 
 _PEAK_BF16: Final = {
@@ -35,19 +36,26 @@ def peak_flops(device: torch.device) -> float | None:
 
 
 def step_flops(
-    config: DrafterConfig, lengths: list[int], supervised: int, steps: int, target_rows: int
+    config: DrafterConfig, docs: Documents, supervised: int, steps: int, target_rows: int
 ) -> float:
-    """Multiplications and additions of forward and backward passes over documents of these lengths.
+    """Multiplications and additions of forward and backward passes over these documents.
 
-    Only what the objective asks for is counted: recomputation, if any, is not. `supervised` rows
-    pass the head in each step and the target's head (`target_rows` = V + Vd, forward only) once.
+    Only what the objective asks for is counted: later steps of the documents' tails, no
+    recomputation. `supervised` rows pass the head in each step, and the target's head
+    (`target_rows` = V + Vd, forward only) once.
     """
-    width, tokens = config.hidden_size, sum(lengths)
+    width, tokens, tail = config.hidden_size, docs.bounds[-1], docs.tail_bounds[-1]
     q = config.num_attention_heads * config.head_dim
     kv = config.num_key_value_heads * config.head_dim
-    once = 3 * width * width + width * (q + 2 * kv)  # fc, and the embedding's projection
-    each = width * (q + 2 * kv) + q * width + 3 * width * config.intermediate_size
-    attention = sum(n * n for n in lengths) * q  # causal: half of 2 products, 2 operations each
-    forward = 2.0 * tokens * (once + steps * each) + 2.0 * steps * attention
+    everywhere = 3 * width * width + width * (q + 2 * kv) + width * 2 * kv
+    first = width * q + q * width + 3 * width * config.intermediate_size
+    later = first + width * 2 * kv
+    # Query and key pairs of the causal block: those before the tail, and half of the tail's own.
+    pairs: float = sum(
+        (c.stop - c.start) * ((r.stop - r.start) - 0.5 * (c.stop - c.start))
+        for r, c in docs.spans()
+    )
+    linear = tokens * everywhere + tail * (first + (steps - 1) * later)
+    forward = 2.0 * (linear + 2 * q * pairs * steps)
     head = 2.0 * supervised * width * config.draft_vocab_size * steps
     return 3 * (forward + head) + 2.0 * supervised * width * target_rows

@@ -138,13 +138,7 @@ class Loop:
         rate = s.learning_rate * rate_factor(self._state.step, self._total, s.warmup_fraction)
         self._s.optimizers.set_rate(rate)
         there = batch.to(ranks.device)
-        targets = make_targets(
-            self._s.head,
-            there.last,
-            there.places,
-            there.rows.positions[there.places],
-            s.ttt_steps,
-        )
+        targets = make_targets(self._s.head, there.last, there.anchors, there.depths, s.ttt_steps)
         counts = ranks.sum(targets.learn.sum(1).float())
         # The wrapper takes the mean of gradients over ranks; the loss is a mean over all rows.
         share = self._decay * ranks.world / counts.clamp(min=1)
@@ -157,8 +151,8 @@ class Loop:
             batch.tokens,
             step_flops(
                 self._s.drafter.config,
-                [b - a for a, b in batch.rows.docs.spans()],
-                len(batch.places),
+                batch.rows.docs,
+                len(batch.depths),
                 s.ttt_steps,
                 len(self._s.head.head) + len(self._s.head.known),
             ),

@@ -45,7 +45,8 @@ def gather(config: RunConfig, run: RunDir) -> Material:
     settings = config.train
     try:
         train, val = (
-            Table(find_hidden(run, split), settings.max_tokens) for split in ("train", "val")
+            Table(find_hidden(run, split), settings.max_tokens, settings.ttt_steps)
+            for split in ("train", "val")
         )
         target = TargetWeights.open(resolve_model(config, run))
     except (HiddenError, DrafterError) as error:
@@ -149,11 +150,15 @@ def agreement(material: Material, head: TargetHead, device: torch.device) -> flo
     means another target, a wrong norm, or text that the target did not write."""
     table = material.train
     batch = table.batch(list(range(min(_SAMPLE_ROWS, len(table))))).to(device)
-    ids, places = batch.rows.ids, batch.places
-    inside = (places + 1 < len(ids)) & (batch.rows.positions[(places + 1) % len(ids)] > 0)
     _, favourite = head.survey(batch.last)
-    right = favourite[inside] == ids[places[inside] + 1]
-    return float(right.float().mean()) if len(right) else 1.0
+    right = total = start = 0
+    for (rows, _), count in zip(batch.rows.docs.spans(), batch.supervised, strict=True):
+        ids, depths = batch.rows.ids[rows], batch.depths[start : start + count]
+        inside = depths + 1 < len(ids)
+        right += int((favourite[start : start + count][inside] == ids[depths[inside] + 1]).sum())
+        total += int(inside.sum())
+        start += count
+    return right / total if total else 1.0
 
 
 def doubt(share: float) -> str:

@@ -92,16 +92,17 @@ def validate(
     for turn in range(rounds):
         place = turn * ranks.world + ranks.rank
         batch = table.batch(packs[place] if place < len(packs) else []).to(ranks.device)
-        positions = batch.rows.positions[batch.places]
-        targets = make_targets(head, batch.last, batch.places, positions, steps)
-        weights = torch.zeros(steps, len(batch.places), device=ranks.device)
+        targets = make_targets(head, batch.last, batch.anchors, batch.depths, steps)
+        weights = torch.zeros(steps, len(batch.depths), device=ranks.device)
         _, hits, alpha = model(batch.rows, targets, weights)
-        hit, share, valid = (t.cpu().numpy() for t in (hits, alpha, targets.valid))
-        places = batch.places.cpu().numpy()
-        for row, (a, b) in zip(batch.numbers, batch.rows.docs.spans(), strict=False):
-            part = slice(*np.searchsorted(places, (a, b)))
-            judged = hit[:, part], share[:, part], valid[:, part]
-            tally = tally_row(*judged, places[part] - a, b - a, walk_steps)
+        found = [t.cpu().numpy() for t in (hits, alpha, targets.valid)]
+        depths = batch.depths.cpu().numpy()
+        end = 0
+        for row, count in zip(batch.numbers, batch.supervised, strict=False):
+            part = slice(end, end := end + count)
+            hit, share, valid = (array[:, part] for array in found)
+            length = int(table.lengths[row])
+            tally = tally_row(hit, share, valid, depths[part], length, walk_steps)
             tallies[table.datasets[row]].add(tally)
     flat = np.concatenate([tallies[name].flat() for name in names]) if names else np.zeros(0)
     summed = ranks.sum_array(flat).reshape(len(names), -1)

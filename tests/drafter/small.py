@@ -10,7 +10,7 @@ from eagle_tui.pipeline.drafter.attention import Documents
 from eagle_tui.pipeline.drafter.config import DrafterConfig
 from eagle_tui.pipeline.drafter.module import Drafter
 from eagle_tui.pipeline.drafter.rope import rotate
-from eagle_tui.pipeline.drafter.ttt import Rows, shifted
+from eagle_tui.pipeline.drafter.ttt import Rows
 
 WIDTH, VOCABULARY, DRAFT = 32, 64, 48
 KEPT = torch.arange(VOCABULARY)[torch.arange(VOCABULARY) % 4 != 3]
@@ -60,6 +60,11 @@ def rows(lengths: list[int], seed: int = 0) -> Rows:
         positions=torch.cat([torch.arange(n) for n in lengths]),
         docs=Documents.of(lengths),
     )
+
+
+def shifted(rows: Tensor, by: int) -> Tensor:
+    """Row t becomes row t+by; zeros at the end."""
+    return torch.cat((rows[by:], rows.new_zeros(min(by, len(rows)), *rows.shape[1:])))
 
 
 def dense_states(

@@ -68,7 +68,7 @@ def test_equals_the_definition_with_gradients(
     expected = torch.autograd.grad(wanted, list(model.parameters()), retain_graph=True)
 
     places = torch.nonzero((mask == 1) & (rows.positions >= 1)).flatten()
-    targets = make_targets(head, last[places], places, rows.positions[places], STEPS)
+    targets = make_targets(head, last[places], places - 1, rows.positions[places], STEPS)
     decay = 0.8 ** torch.arange(STEPS)
     weights = targets.learn * (decay / targets.learn.sum(1))[:, None]
     found = head_loss(model, states, targets, head, weights)
@@ -89,7 +89,7 @@ def test_the_mask_is_shifted_with_the_targets() -> None:
     mask = torch.tensor([0, 0, 0, 1, 1, 1])
     places = torch.nonzero(mask).flatten()
     head = TargetHead(torch.randn(16, 8), torch.arange(16))
-    targets = make_targets(head, torch.randn(3, 8), places, places, 2)
+    targets = make_targets(head, torch.randn(3, 8), places - 1, places, 2)
     assert targets.rows[0].tolist() == [2, 3, 4]
     assert targets.rows[1].tolist() == [1, 2, 3]
     assert targets.valid.all() and targets.learn.all()
@@ -98,7 +98,7 @@ def test_the_mask_is_shifted_with_the_targets() -> None:
 def test_rows_before_the_document_do_not_count() -> None:
     places = torch.tensor([11, 12, 13])  # positions 1, 2, 3 of a document that begins at 10
     head = TargetHead(torch.randn(16, 8), torch.arange(16))
-    targets = make_targets(head, torch.randn(3, 8), places, torch.tensor([1, 2, 3]), 3)
+    targets = make_targets(head, torch.randn(3, 8), places - 1, torch.tensor([1, 2, 3]), 3)
     assert targets.valid.tolist() == [[True] * 3, [False, True, True], [False, False, True]]
 
 
@@ -121,7 +121,7 @@ def test_a_drafter_that_equals_the_target_has_the_target_s_entropy() -> None:
         model.norm.weight.fill_(1.0)
     last = model.norm(torch.randn(9, small.WIDTH)).detach()
     places = torch.arange(1, 10)
-    targets = make_targets(head, last, places, places, 1)
+    targets = make_targets(head, last, places - 1, places, 1)
     y = torch.zeros(1, 10, small.WIDTH)
     y[0, :9] = last
     weights = torch.full((1, 9), 1 / 9)
@@ -154,7 +154,7 @@ def test_alpha_is_the_acceptance_of_rejection_sampling() -> None:
     model, head, rows = small.drafter(), target_head(), small.rows([12])
     last = torch.randn(12, small.WIDTH)
     places = torch.arange(1, 12)
-    targets = make_targets(head, last[1:], places, places, 1)
+    targets = make_targets(head, last[1:], places - 1, places, 1)
     states = draft_states(model, rows, 1)
     found = head_loss(model, states, targets, head, torch.zeros(1, 11), gradient=False)
     p = (last @ head.head.T).softmax(-1)[1:]
@@ -168,7 +168,7 @@ def test_an_untrained_drafter_loses_about_the_logarithm_of_its_vocabulary() -> N
     with torch.no_grad():
         model.lm_head.weight.zero_()
     places = torch.arange(1, 50)
-    targets = make_targets(head, torch.randn(49, small.WIDTH), places, places, 1)
+    targets = make_targets(head, torch.randn(49, small.WIDTH), places - 1, places, 1)
     weights = targets.learn / targets.learn.sum()
     found = head_loss(model, draft_states(model, rows, 1), targets, head, weights)
     assert math.isclose(found.loss.item(), math.log(small.DRAFT), rel_tol=1e-5)

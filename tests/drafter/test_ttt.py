@@ -10,9 +10,10 @@ from torch import Tensor
 
 from eagle_tui.pipeline.drafter.attention import CpuFlash, Documents, Explicit, Kernel, attend
 from eagle_tui.pipeline.drafter.module import Drafter, KVCache
-from eagle_tui.pipeline.drafter.ttt import Rows, draft_states, shifted
+from eagle_tui.pipeline.drafter.ttt import Rows, draft_states
 
 from . import small
+from .small import shifted
 
 STEPS = 5
 TIGHT = {"rtol": 0.0, "atol": 2e-6}
@@ -70,8 +71,9 @@ def test_rolling_the_state_right_equals_shifting_the_tokens_left(model: Drafter)
         both = torch.cat(
             (layer.input_layernorm(model.embedding[tokens]), layer.hidden_norm(hidden)), -1
         )
-        joined = torch.cat([p(both) for p in (attention.q_proj, attention.k_proj)], -1)
-        q, k, v = attention.split(torch.cat((joined, attention.v_proj(both)), -1), cos, sin)
+        joined = torch.cat((attention.k_proj(both), attention.v_proj(both)), -1)
+        k, v = attention.keys_values(joined, cos, sin)
+        q = attention.queries(attention.q_proj(both), cos, sin)
         keys.append(k)
         values.append(v)
         at = torch.arange(n)
@@ -173,17 +175,35 @@ def test_documents_do_not_see_each_other(model: Drafter) -> None:
             )
 
 
+@pytest.mark.parametrize("kernel", [CpuFlash(), Explicit()])
+def test_only_tails_ask_and_nothing_else_changes(model: Drafter, kernel: Kernel) -> None:
+    whole, tails = small.rows([9, 2, 14]), [4, 2, 1]
+    short = replace(whole, docs=Documents.of([9, 2, 14], tails))
+    asking = short.docs.tail_rows.tolist()
+    assert asking == [5, 6, 7, 8, 9, 10, 24]
+
+    def run(rows: Rows, keep: list[int]) -> tuple[Tensor, list[Tensor]]:
+        states = draft_states(model, rows, STEPS, kernel=kernel)[:, keep]
+        weights = torch.linspace(-1, 1, states.numel()).reshape(states.shape)
+        return states, list(torch.autograd.grad((states * weights).sum(), model.fc.weight))
+
+    found, slopes = run(short, list(range(len(asking))))
+    wanted, wanted_slopes = run(whole, asking)
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(slopes, wanted_slopes, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("kv_heads", [1, 2])
 def test_gradients_of_the_joined_attention_are_exact(kv_heads: int) -> None:
     random = torch.Generator().manual_seed(1)
-    docs = Documents.of([3, 1, 2])
+    docs = Documents.of([3, 1, 2], [2, 1, 2])
 
-    def tensor(heads: int) -> Tensor:
-        made = torch.randn(6, heads, 2, generator=random, dtype=torch.float64)
+    def tensor(heads: int, rows: int) -> Tensor:
+        made = torch.randn(rows, heads, 2, generator=random, dtype=torch.float64)
         return made.requires_grad_()
 
-    q = tensor(2)
-    keys, values = [tensor(kv_heads) for _ in range(3)], [tensor(kv_heads) for _ in range(3)]
+    q = tensor(2, 5)
+    keys, values = ([tensor(kv_heads, n) for n in (6, 5, 5)] for _ in range(2))
 
     def run(q: Tensor, *rest: Tensor) -> Tensor:
         return attend(q, list(rest[:3]), list(rest[3:]), docs, 0.5, Explicit())
