@@ -24,6 +24,7 @@ ENV = {**os.environ, "OMP_NUM_THREADS": "1", "TERM": "xterm-256color"}
 
 # Short prompts and answers, so that a test takes seconds. Restarts are quick and never used up.
 FAST = (
+    'run.phases=["prepare", "generate", "merge"]',
     "supervisor.restarts=1000",
     "supervisor.backoff_s=0.1",
     "supervisor.stop_timeout_s=10.0",
@@ -44,14 +45,16 @@ class Run:
     def dir(self) -> RunDir:
         return RunDir.at(self.root)
 
-    def eagle(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def eagle(
+        self, *words: str, check: bool = True, timeout: float = 120
+    ) -> subprocess.CompletedProcess[str]:
         """Run `eagle-tui WORDS`; with `check`, its exit code must be 0."""
         done = subprocess.run(
             [*EAGLE, *words],
             capture_output=True,
             text=True,
             env=ENV,
-            timeout=120,
+            timeout=timeout,
             stdin=subprocess.DEVNULL,
             check=False,
         )

@@ -16,6 +16,8 @@ from eagle_tui.supervisor.figures import DatasetFigures
 
 CONFIG = parse_config(
     """
+[run]
+phases = ["prepare", "generate", "merge"]
 [target]
 model = "m"
 [[server]]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eagle_tui.supervisor.phases import AVAILABLE, Deaths, Facts, decide
+from eagle_tui.supervisor.phases import Deaths, Facts, decide
 
 
 def facts(name: str = "generate", **changes: Any) -> Facts:
@@ -39,7 +39,7 @@ def facts(name: str = "generate", **changes: Any) -> Facts:
         (facts(pause="hold"), "paused", False, "before it began"),
         (facts("merge", pause="hold"), "running", True, "starting"),
         (facts(pause="hold", finishing=True), "running", True, "starting"),
-        (facts("extract"), "blocked", False, "not part of this version"),
+        (facts("extract"), "running", True, "starting"),
         (facts(wanted=False), "blocked", False, "run.phases"),
         (facts(alive=True, flow_mode="running"), "running", False, ""),
         (facts(alive=True, flow_mode="paused", pause="hold"), "paused", False, ""),
@@ -77,7 +77,7 @@ def test_table(given_facts: Facts, state: str, launch: bool, said: str) -> None:
 def test_a_launch_is_never_wrong(f: Facts) -> None:
     decision = decide(f)
     if decision.launch:
-        assert not f.alive and not f.failed and f.up and f.wanted and f.name in AVAILABLE
+        assert not f.alive and not f.failed and f.up and f.wanted
         assert not f.made and all(state == "done" for _, state in f.upstream)
     if f.alive:
         assert decision.state in ("running", "paused", "draining", "stalled")

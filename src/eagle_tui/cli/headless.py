@@ -35,7 +35,7 @@ def phase_line(phase: PhaseStatus, status: Status) -> str:
 
 
 def runnable(status: Status) -> list[PhaseStatus]:
-    """The phases that this run is to do, as far as this version can."""
+    """The phases that this run is to do."""
     return [p for p in status.phases if p.state != "blocked" or p.attempt]
 
 
@@ -67,7 +67,8 @@ async def follow_to_the_end(run: RunDir, *, stop_after: bool) -> int:
             if code is not None:
                 if code == 0:
                     left = [p.name for p in status.phases if p.state == "blocked"]
-                    click.echo(f"every phase is done; not part of this version: {', '.join(left)}")
+                    but = f"; left out by run.toml: {', '.join(left)}" if left else ""
+                    click.echo(f"every phase is done{but}")
                 if stop_after:
                     await client.command("down", {})
                 return code

@@ -31,7 +31,7 @@ class RunSection(Section):
 
     name: Name = "run"
     """Name shown in titles and reports."""
-    phases: list[PhaseName] = ["prepare", "generate", "merge"]
+    phases: list[PhaseName] = ["prepare", "generate", "merge", "extract", "train", "bench"]
     """Phases to run, in pipeline order. A phase that is not named is skipped."""
 
     @field_validator("phases")

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from eagle_tui.protocol import PhaseState
 
-AVAILABLE = frozenset({"prepare", "generate", "merge"})
-"""Phases that this version can run."""
 NEEDS_SERVER = frozenset({"generate"})
 PAUSABLE = frozenset({"generate"})
 
@@ -64,8 +62,6 @@ def decide(f: Facts) -> Decision:
     """What a phase is and what is to be done about it."""
     if f.alive:
         return _alive(f)
-    if f.name not in AVAILABLE:
-        return Decision("blocked", "not part of this version yet")
     if not f.wanted:
         return Decision("blocked", "not named in run.phases")
     if f.made and not f.rerun:
