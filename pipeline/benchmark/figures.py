@@ -35,6 +35,17 @@ class Accept:
             for place in range(min(of, count + 1)):
                 self.proposed[place] = self.proposed.get(place, 0) + 1
 
+    def add_counts(self, tokens: int, rounds: int, taken: Sequence[int], steps: int) -> None:
+        """Add an answer of which a server tells only sums: `taken[i]` rounds accepted i drafts."""
+        self.tokens += tokens
+        self.rounds += rounds
+        for count, times in enumerate(taken):
+            if not times:
+                continue
+            self.taken[count] = self.taken.get(count, 0) + times
+            for place in range(min(steps, count + 1)):
+                self.proposed[place] = self.proposed.get(place, 0) + times
+
     def merge(self, other: Accept) -> None:
         """Add another's rounds."""
         self.tokens += other.tokens
@@ -83,11 +94,15 @@ class Speedup:
         }
 
 
-def paired_speedup(base: Sequence[Timed], draft: Sequence[Timed], seed: int = 0) -> Speedup:
+def paired_speedup(
+    base: Sequence[Timed], draft: Sequence[Timed], *, factor: float | None = None, seed: int = 0
+) -> Speedup:
     """The quotient of tokens per second, over the same prompts with and without the drafter.
 
     The interval is a paired bootstrap: prompts are drawn with replacement, each with both its
-    times, so that a hard prompt weighs on both sides. ValueError when the prompts differ.
+    times, so that a hard prompt weighs on both sides. `factor` is the quotient of the throughputs
+    where many requests ran at a time: the mean then is it, and the interval is as wide in
+    proportion as that of single requests. ValueError when the prompts differ.
     """
     if [t.id for t in base] != [t.id for t in draft] or not base:
         raise ValueError("both sides must have decoded the same prompts, at least one")
@@ -100,7 +115,9 @@ def paired_speedup(base: Sequence[Timed], draft: Sequence[Timed], seed: int = 0)
 
     draws = np.random.default_rng(seed).integers(0, len(table), (_DRAWS, len(table)))
     low, high = np.percentile(quotient(table[draws].sum(axis=1)), (_LOW, _HIGH))
-    return Speedup(float(quotient(table.sum(axis=0))), float(low), float(high))
+    mean = float(quotient(table.sum(axis=0)))
+    scale = 1.0 if factor is None else factor / mean
+    return Speedup(mean * scale, float(low) * scale, float(high) * scale)
 
 
 def by_dataset(answers: dict[str, list[Accept]]) -> dict[str, float | None]:

@@ -15,7 +15,10 @@ from eagle_tui.config.model import PHASES
 from eagle_tui.rundir import atomic, manifest
 from eagle_tui.rundir.paths import RunDir
 
+from .. import targets
+from ..drafter.check import check_export
 from ..drafter.config import DrafterConfig, DrafterError, read_config
+from ..drafter.target_weights import TargetWeights
 from ..worker import Refused, Worker
 from .report import Report, markdown, model_card
 
@@ -26,17 +29,37 @@ class Export:
 
     directory: Path
     config: DrafterConfig
+    target: TargetWeights
 
 
 def open_export(worker: Worker) -> Export:
-    """The exported drafter. Refused when there is none."""
+    """The exported drafter, after everything that would make it useless in serving was looked for.
+    Refused when there is none, or when something was found."""
     directory = worker.run.phase("train") / "export"
     if not (directory / "config.json").exists():
         raise Refused(f"{directory}: there is no exported drafter. Run the train phase first.")
     try:
-        return Export(directory, DrafterConfig.from_json(read_config(directory / "config.json")))
+        target = TargetWeights.open(targets.resolve_model(worker.config, worker.run))
+        findings = check_export(directory, target, layers=trained_layers(worker.run))
+        wrong = [finding.sentence for finding in findings if finding.error]
+        if wrong:
+            raise Refused(f"{directory}: this drafter would not serve: {'; '.join(wrong)}.")
+        config = DrafterConfig.from_json(read_config(directory / "config.json"))
     except DrafterError as error:
         raise Refused(f"{directory}: {error}") from error
+    for finding in findings:
+        worker.log.note(finding.sentence, "warning")
+    return Export(directory, config, target)
+
+
+def trained_layers(run: RunDir) -> tuple[int, int, int] | None:
+    """Indices of the hidden states with which the drafter was trained, if the run knows them."""
+    made = manifest.read(run, "extract")
+    told = str(made.counts.get("layers", "")).split(",") if made else []
+    if len(told) != 3:
+        return None
+    low, mid, high = (int(layer) for layer in told)
+    return low, mid, high
 
 
 def simulated_accept(run: RunDir) -> float | None:
@@ -44,11 +67,8 @@ def simulated_accept(run: RunDir) -> float | None:
     made = manifest.read(run, "train")
     if made is None:
         return None
-    for key in ("simulated_accept_length", "accept_length", "accept"):
-        value = made.counts.get(key)
-        if isinstance(value, int | float):
-            return float(value)
-    return None
+    value = made.counts.get("accept")
+    return float(value) if isinstance(value, int | float) else None
 
 
 def provenance(worker: Worker, export: Export, serve: dict[str, int]) -> dict[str, Any]:
@@ -62,13 +82,11 @@ def provenance(worker: Worker, export: Export, serve: dict[str, int]) -> dict[st
         made_from[f"{phase}: output"] = manifest.fingerprint(
             [made.inputs, made.counts, made.outputs]
         )
-        for key in ("train", "val"):
-            if isinstance(part := made.counts.get(key), dict):
-                told = ", ".join(f"{value:,} {name}" for name, value in part.items())
-                made_from[f"{phase}: {key}"] = told
-        for name in ("target_hash", "layers", "norm", "dtype"):
-            if isinstance(made.counts.get(name), str):
-                made_from[f"{phase}: {name}"] = str(made.counts[name])
+        for key, value in made.counts.items():
+            if key in ("train", "val") and isinstance(value, dict):
+                value = ", ".join(f"{count:,} {name}" for name, count in value.items())
+            if isinstance(value, str | int | float):
+                made_from[f"{phase}: {key}"] = str(value)
         for name, version in made.versions.items():
             made_from[f"{phase}: {name}"] = version
     for name, section in (("extract", config.extract), ("train", config.train)):

@@ -13,7 +13,6 @@ import torch
 from .. import targets
 from ..drafter.config import DrafterError
 from ..drafter.module import Drafter
-from ..drafter.target_weights import TargetWeights
 from ..extraction.target import load_target, pick_device
 from ..worker import Refused, Worker
 from .decode import Decoded, Sampler, Stop, plain, speculative
@@ -115,11 +114,10 @@ class Reference:
             torch.set_num_threads(1)
         self._target = CachedTarget(model, self._export.config.layers)
         try:
-            weights = TargetWeights.open(targets.resolve_model(worker.config, worker.run))
-            self._drafter = Drafter.load(self._export.directory, weights).to(device)
+            self._drafter = Drafter.load(self._export.directory, self._export.target).to(device)
         except DrafterError as error:
             raise Refused(str(error)) from error
-        self._stop = Stop(weights.eos_ids(), self._settings.max_new_tokens)
+        self._stop = Stop(self._export.target.eos_ids(), self._settings.max_new_tokens)
         self._done = 0
 
     def run(self, inputs: dict[str, str]) -> None:

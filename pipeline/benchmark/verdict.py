@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from .figures import Speedup
 
 USELESS = 1.05
@@ -43,8 +45,10 @@ def verdict(
     concurrency: int,
     steps: int,
     greedy_identical: bool | None,
+    elsewhere: Mapping[int, Speedup] | None = None,
 ) -> str:
-    """One or two sentences for the operator."""
+    """A sentence for the operator. `elsewhere`: the best gain at other numbers of requests at a
+    time."""
     where = f"at concurrency {concurrency}, steps {steps}"
     percent = [100 * (value - 1) for value in (speedup.mean, speedup.low, speedup.high)]
     mean, low, high = (round(value) for value in percent)
@@ -61,4 +65,13 @@ def verdict(
             text += ", as if there were no drafter: something is set up wrongly"
     if greedy_identical is False:
         text += "; the output differs from that without the drafter"
+    for number, other in sorted((elsewhere or {}).items()):
+        text += f"; at concurrency {number} {_short(other)}"
     return text + "."
+
+
+def _short(gain: Speedup) -> str:
+    percent = round(100 * (gain.mean - 1))
+    if gain.low > 1:
+        return f"a gain of {percent} %"
+    return f"a loss of {-percent} %" if gain.high < 1 else "no difference"

@@ -53,7 +53,7 @@ _POLL_S = 0.2
 
 
 class Lead:
-    """The first rank of an extraction by transformers."""
+    """The first rank of an extraction; by transformers, unless `_share` is another."""
 
     def __init__(self, worker: Worker, team: Team) -> None:
         self._worker = worker
@@ -61,6 +61,8 @@ class Lead:
         self._settings = worker.config.extract
         self._work = Work([], [], 0, 0, 0)
         self._began = 0.0
+        self.detail = ""
+        """What is done now, beside the count of rows."""
         self._told_at = -TELL_S
         self._samples: deque[tuple[float, int, int, int]] = deque()
         """(monotonic, tokens, bytes, milliseconds waited) of all ranks."""
@@ -138,6 +140,7 @@ class Lead:
     # -- the work ----------------------------------------------------------------------------------
 
     def _share(self, post: Post) -> None:
+        """Do this rank's share of the rows that are left."""
         if not self._work.left:
             return
         rank = open_rank(post, self._report)
@@ -166,7 +169,7 @@ class Lead:
             done=work.stored + work.bad + rows + bad,
             total=len(work.wanted),
             unit="rows",
-            detail=f"{work.bad + bad} put away" if work.bad + bad else "",
+            detail=self.detail or (f"{work.bad + bad} put away" if work.bad + bad else ""),
         )
         values = self._rates(now)
         if values and self._moved():

@@ -64,15 +64,38 @@ def nothing() -> None:
 def pack(aux: Tensor, last: Tensor, lengths: list[int], dtype: str) -> States:
     """States of rows laid end to end ([N, 3*Ht] and [N, Ht], any device and floating type) in the
     type in which they are stored, still on their device."""
-    bad = ~(_finite(aux, dtype) & _finite(last, dtype))
+    low = pack_one(aux, 3, dtype)
+    high = pack_one(last, 1, dtype)
+    return States(
+        lengths,
+        aux=low.values,
+        last=high.values,
+        aux_scale=low.scale,
+        last_scale=high.scale,
+        bad=low.bad | high.bad,
+        ready=nothing,
+    )
+
+
+@dataclass(frozen=True)
+class Packed:
+    """N states in the type in which they are stored."""
+
+    values: Tensor
+    """[N, W]"""
+    scale: Tensor | None
+    """float32 [N, groups], float8 only."""
+    bad: Tensor
+    """uint8 [N]: 1 where a state is not finite, or too large for the type."""
+
+
+def pack_one(values: Tensor, groups: int, dtype: str) -> Packed:
+    """Values [N, W] in the stored type; float8 has a scale for each W/groups of a row."""
+    bad = (~_finite(values, dtype)).to(torch.uint8)
     if dtype == "float8":
-        aux_stored, aux_scale = to_float8(aux, 3)
-        last_stored, last_scale = to_float8(last, 1)
-        return States(
-            lengths, aux_stored, last_stored, aux_scale, last_scale, bad.to(torch.uint8), nothing
-        )
-    kind = STORED[dtype]
-    return States(lengths, aux.to(kind), last.to(kind), None, None, bad.to(torch.uint8), nothing)
+        stored, scale = to_float8(values, groups)
+        return Packed(stored, scale, bad)
+    return Packed(values.to(STORED[dtype]), None, bad)
 
 
 def _finite(values: Tensor, dtype: str) -> Tensor:

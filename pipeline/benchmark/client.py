@@ -1,0 +1,100 @@
+"""Asking a SGLang server for answers: many at a time, each one timed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import httpx
+import orjson
+
+from eagle_tui.config.model import ServerSection
+
+from ..worker import Stopped, Worker
+from .serving import Server, ServerError, bearer
+
+_STOP_POLL_S = 0.25
+_KEEP_ALIVE_S = 4.0
+"""SGLang closes a connection that was idle for five seconds; a request sent then would be lost."""
+
+
+async def ask(
+    worker: Worker,
+    server: Server,
+    section: ServerSection,
+    bodies: Sequence[dict[str, Any]],
+    concurrency: int,
+    answered: Callable[[int, dict[str, Any], float], Awaitable[None]],
+) -> None:
+    """POST each body to /generate, `concurrency` at a time and in order; `answered` gets the place,
+    the parsed answer and the seconds that it took.
+
+    ServerError when the server dies or refuses a request; Stopped when the worker is asked to stop.
+    What is in flight then is dropped, which aborts it on the server.
+    """
+    limits = httpx.Limits(
+        max_connections=concurrency,
+        max_keepalive_connections=concurrency,
+        keepalive_expiry=_KEEP_ALIVE_S,
+    )
+    todo = iter(range(len(bodies)))
+    async with httpx.AsyncClient(
+        base_url=server.url, headers=bearer(section.api_key_env), limits=limits, timeout=None
+    ) as http:
+
+        async def work() -> None:
+            for place in todo:
+                began = worker.clock.monotonic()
+                body = await _post(http, server, bodies[place])
+                await answered(place, body, worker.clock.monotonic() - began)
+
+        async def watch() -> None:
+            while not worker.stop.is_set():
+                if died := server.dead():
+                    raise ServerError(died)
+                await asyncio.sleep(_STOP_POLL_S)
+            raise Stopped
+
+        watching = asyncio.create_task(watch())
+        workers = [asyncio.create_task(work()) for _ in range(min(concurrency, len(bodies)))]
+        try:
+            working: asyncio.Future[Any] = asyncio.gather(*workers)
+            both: set[asyncio.Future[Any]] = {working, watching}
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            # A server that died explains a request that broke off, so it is looked at first.
+            if watching.done():
+                await watching
+            await working
+        finally:
+            for task in (watching, *workers):
+                task.cancel()
+            await asyncio.gather(watching, *workers, return_exceptions=True)
+
+
+async def _post(http: httpx.AsyncClient, server: Server, body: dict[str, Any]) -> dict[str, Any]:
+    try:
+        answer = await http.post("/generate", json=body)
+    except httpx.HTTPError as error:
+        await asyncio.sleep(2 * _STOP_POLL_S)  # if the server died, that is the reason
+        raise ServerError(
+            server.dead() or f"{server.url}: a request failed ({type(error).__name__}: {error})"
+        ) from error
+    if answer.status_code != 200:
+        raise ServerError(f"{server.url}: answered {answer.status_code}: {answer.text[:300]}")
+    found = orjson.loads(answer.content)
+    if not isinstance(found, dict) or not isinstance(found.get("meta_info"), dict):
+        raise ServerError(f"{server.url}: the answer is no completion: {answer.text[:300]}")
+    reason = found["meta_info"].get("finish_reason")
+    if isinstance(reason, dict) and reason.get("type") == "abort":
+        raise ServerError(f"{server.url}: aborted a request: {reason.get('message')}")
+    return found
+
+
+def flush_cache(server: Server, section: ServerSection) -> None:
+    """Empty the prefix cache, so that each measurement reads its prompts anew."""
+    headers = bearer(section.admin_api_key_env or section.api_key_env)
+    try:
+        httpx.post(f"{server.url}/flush_cache", timeout=60.0, headers=headers).raise_for_status()
+    except httpx.HTTPError as error:
+        raise ServerError(f"{server.url}: its cache cannot be emptied ({error})") from error

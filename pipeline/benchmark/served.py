@@ -1,0 +1,402 @@
+"""Measuring with SGLang: the server of run.toml without and with the drafter, in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from eagle_tui.config.model import FlagValue
+from eagle_tui.rundir.manifest import fingerprint
+
+from .. import targets
+from ..drafter.check import algorithm_fault
+from ..drafter.config import read_config
+from ..worker import Failed, Refused, Worker
+from .figures import Speedup, paired_speedup, rounded
+from .measure import Answer, Kept, Measurement, ask_gaps, measure, requests_for
+from .outcome import open_export, provenance, simulated_accept, versions, write
+from .prompts import held_out
+from .report import Report, Setting
+from .serving import Server, ServerError, launchable, merged
+from .verdict import verdict
+
+BASELINE = "baseline"
+TIE_GAP = 0.25
+"""Logits in bfloat16 are steps of an eighth and more apart; so close together they may change
+places with the shape of the batch."""
+_SPECULATIVE_REQUESTS = 48
+"""SGLang's own limit of running requests while it speculates, unless it is told one."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Speculation settings of one server."""
+
+    steps: int
+    topk: int
+    draft_tokens: int
+
+    @property
+    def name(self) -> str:
+        """For files and reports."""
+        return f"steps{self.steps}-topk{self.topk}-tokens{self.draft_tokens}"
+
+
+def variants(steps: Sequence[int], topk: Sequence[int], tokens: Sequence[int]) -> list[Variant]:
+    """Every combination that SGLang would run as it is given, each once. With one branch the draft
+    tokens follow from the steps; with more, by default each step adds as many as it has branches.
+    """
+    found: dict[Variant, None] = {}
+    for s in steps:
+        for k in topk:
+            if k == 1:
+                found[Variant(s, 1, s + 1)] = None
+                continue
+            most = 1 + k + (s - 1) * k * k
+            for n in tokens or [1 + s * k]:
+                if n <= most:
+                    found[Variant(s, k, n)] = None
+    return list(found)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A variant at a concurrency, against the baseline."""
+
+    variant: Variant
+    base: Measurement
+    with_drafter: Measurement
+    gain: Speedup
+
+
+class Served:
+    """One benchmark by SGLang."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._settings = worker.config.bench
+        self._section = launchable(worker.config)
+        self._export = open_export(worker)
+        self._refuse_wrong_algorithm()
+        room = targets.context_length(worker.config, worker.run) - self._settings.max_new_tokens
+        # SGLang keeps a few places of the context for itself.
+        self._prompts = held_out(worker.run, self._settings.prompts, room - 8)
+        s = self._settings
+        self._variants = variants(s.steps, s.topk, s.draft_tokens)
+        if not self._variants:
+            raise Refused(
+                "bench.draft_tokens holds no number that bench.steps and bench.topk can give"
+            )
+        self._failed: dict[str, str] = {}
+        self._version = ""
+        self._done = 0
+        self._told_s = 0.0
+
+    def _refuse_wrong_algorithm(self) -> None:
+        config = read_config(self._export.directory / "config.json")
+        section = self._section
+        words = list(section.command)
+        named = [str(v) for k, v in merged(section, {}).items() if k.endswith("-algorithm")]
+        named += [value for flag, value in pairwise(words) if flag.endswith("-algorithm")]
+        for algorithm in named:
+            if fault := algorithm_fault(config, algorithm):
+                raise Refused(f"[[server]] {section.name}: {fault}")
+        if any(word.startswith("--speculative") for word in words):
+            raise Refused(
+                f"[[server]] {section.name}: its command speculates already, so it cannot be "
+                "measured without. Take the --speculative flags out of command."
+            )
+
+    def run(self, inputs: dict[str, str]) -> None:
+        """Measure, and write the report. Failed when the baseline, or every setting, fails."""
+        key = fingerprint(
+            [
+                inputs,
+                [p.id for p in self._prompts],
+                self._settings.model_dump(exclude={"steps", "topk", "draft_tokens", "concurrency"}),
+                self._section.model_dump(),
+            ]
+        )
+        kept = Kept(self._worker.run.phase("bench") / "measured.jsonl", key)
+        try:
+            self._baseline(kept)
+            for variant in self._variants:
+                self._with(variant, kept)
+        finally:
+            kept.close()
+        compared = self._compare(kept)
+        if not compared:
+            reasons = "; ".join(f"{name}: {why}" for name, why in self._failed.items())
+            raise Failed(f"No setting of the drafter could be measured. {reasons}")
+        self._write(kept, compared, inputs)
+
+    # -- measuring ---------------------------------------------------------------------------------
+
+    def _flags(self, variant: Variant | None) -> dict[str, FlagValue]:
+        more: dict[str, FlagValue] = {}
+        if variant is not None:
+            more = {
+                "speculative-algorithm": "EAGLE3",
+                "speculative-draft-model-path": str(self._export.directory),
+                "speculative-num-steps": variant.steps,
+                "speculative-eagle-topk": variant.topk,
+                "speculative-num-draft-tokens": variant.draft_tokens,
+            }
+        flags = merged(self._section, more, without=("speculative-",))
+        most = max(self._settings.concurrency)
+        if most > _SPECULATIVE_REQUESTS:
+            flags.setdefault("max-running-requests", most)
+        return flags
+
+    def _baseline(self, kept: Kept) -> None:
+        todo = self._todo(BASELINE, kept)
+        if not todo:
+            return
+        try:
+            with self._server(BASELINE, None) as server:
+                for concurrency in todo:
+                    one = self._measure(server, BASELINE, concurrency, drafted=False)
+                    if self._settings.temperature == 0 and concurrency == todo[0]:
+                        gaps = ask_gaps(self._worker, server, self._section, self._prompts)
+                        one = replace(one, gaps=gaps)
+                    kept.add(one)
+        except ServerError as error:
+            raise Failed(f"The target without the drafter: {error}") from error
+
+    def _todo(self, name: str, kept: Kept) -> list[int]:
+        """Concurrencies that are still to be measured; the others count as done."""
+        todo = []
+        for concurrency in self._settings.concurrency:
+            one = kept.get(name, concurrency)
+            if one is None:
+                todo.append(concurrency)
+            else:
+                self._done += len(one.answers)
+        return todo
+
+    def _with(self, variant: Variant, kept: Kept) -> None:
+        todo = self._todo(variant.name, kept)
+        if not todo:
+            return
+        try:
+            with self._server(variant.name, variant) as server:
+                self._check(server, variant)
+                for concurrency in todo:
+                    kept.add(self._measure(server, variant.name, concurrency, drafted=True))
+        except ServerError as error:
+            self._failed[variant.name] = str(error)
+            self._worker.log.note(f"{variant.name} could not be measured: {error}", "warning")
+
+    def _server(self, name: str, variant: Variant | None) -> Server:
+        self._worker.check_stop()
+        self._worker.log.note(f"starts the server: {name}")
+        return Server(self._worker, self._section, name, self._flags(variant))
+
+    def _check(self, server: Server, variant: Variant) -> None:
+        """The server may take settings otherwise than they were given."""
+        info = server.info()
+        self._version = str(info.get("version", ""))
+        wanted = {
+            "speculative_algorithm": "EAGLE3",
+            "speculative_num_steps": variant.steps,
+            "speculative_eagle_topk": variant.topk,
+            "speculative_num_draft_tokens": variant.draft_tokens,
+        }
+        for name, value in wanted.items():
+            if name in info and info[name] != value:
+                raise ServerError(f"the server runs with {name} = {info[name]}, not {value}")
+
+    def _measure(
+        self, server: Server, name: str, concurrency: int, *, drafted: bool
+    ) -> Measurement:
+        tokens, rounds = 0, 0
+        began = self._worker.clock.monotonic()
+
+        def answered(answer: Answer) -> None:
+            nonlocal tokens, rounds
+            tokens += len(answer.ids)
+            rounds += answer.rounds
+            self._done += 1
+            seconds = self._worker.clock.monotonic() - began
+            self._tell(name, concurrency, tokens, rounds, seconds)
+
+        one = measure(
+            self._worker,
+            server,
+            self._section,
+            name,
+            self._prompts,
+            concurrency,
+            answered,
+            drafted=drafted,
+        )
+        told = f"{name} at concurrency {concurrency}: {one.tok_s:,.1f} tok/s"
+        if rounds:
+            told += f", accept length {tokens / rounds:.2f}"
+        self._worker.log.note(told)
+        return one
+
+    def _tell(self, name: str, concurrency: int, tokens: int, rounds: int, seconds: float) -> None:
+        log = self._worker.log
+        each = [len(requests_for(self._prompts, c)) for c in self._settings.concurrency]
+        log.emit(
+            "progress",
+            done=self._done,
+            total=sum(each) * (1 + len(self._variants)),
+            unit="prompts",
+            detail=f"{name}, {concurrency} at a time",
+        )
+        now = self._worker.clock.monotonic()
+        if now - self._told_s >= 1.0 and seconds > 0:
+            self._told_s = now
+            values = {
+                "accept": round(tokens / rounds, 4) if rounds else None,
+                "tok_s": round(tokens / seconds, 1),
+            }
+            log.emit("metric", values=values)
+
+    # -- telling -----------------------------------------------------------------------------------
+
+    def _compare(self, kept: Kept) -> list[Compared]:
+        found: list[Compared] = []
+        for variant in self._variants:
+            for concurrency in self._settings.concurrency:
+                base = kept.get(BASELINE, concurrency)
+                one = kept.get(variant.name, concurrency)
+                if base is None or one is None:
+                    continue
+                gain = paired_speedup(
+                    [a.timed for a in base.answers],
+                    [a.timed for a in one.answers],
+                    factor=one.tok_s / base.tok_s,
+                )
+                found.append(Compared(variant, base, one, gain))
+        return found
+
+    def _write(self, kept: Kept, compared: list[Compared], inputs: dict[str, str]) -> None:
+        best = max(compared, key=lambda c: c.gain.mean)
+        steps, base, one = best.variant.steps, best.base, best.with_drafter
+        accept = one.accept(steps)
+        gaps = kept.get(BASELINE, self._settings.concurrency[0])
+        identity = (
+            identity_of(base, one, gaps.gaps if gaps else {})
+            if self._settings.temperature == 0
+            else None
+        )
+        identical = (
+            None
+            if identity is None
+            else identity["equal"] + identity["ties"] == identity["compared"]
+        )
+        elsewhere: dict[int, Speedup] = {}
+        for c in compared:
+            number = c.with_drafter.concurrency
+            if number != one.concurrency and (
+                number not in elsewhere or c.gain.mean > elsewhere[number].mean
+            ):
+                elsewhere[number] = c.gain
+        names = list(dict.fromkeys(p.dataset for p in self._prompts))
+        serve = {
+            "steps": steps,
+            "topk": best.variant.topk,
+            "draft_tokens": best.variant.draft_tokens,
+        }
+        report = Report(
+            engine="sglang",
+            accept_overall=rounded(accept.length),
+            accept_by_dataset={n: rounded(one.accept(steps, n).length) for n in names},
+            simulated_accept_length=simulated_accept(self._worker.run),
+            greedy_identical=identical,
+            identity=identity or {},
+            baseline=_side(base),
+            drafter=_side(one),
+            speedup=best.gain.to_json(),
+            settings={
+                **serve,
+                "concurrency": one.concurrency,
+                "temperature": self._settings.temperature,
+                "max_new_tokens": self._settings.max_new_tokens,
+                "prompts": len(self._prompts),
+                "flags": self._flags(best.variant),
+            },
+            verdict=verdict(
+                best.gain,
+                baseline_tok_s=base.tok_s,
+                drafter_tok_s=one.tok_s,
+                accept=accept.length,
+                concurrency=one.concurrency,
+                steps=steps,
+                greedy_identical=identical,
+                elsewhere=elsewhere,
+            ),
+            conditional=accept.conditional(steps),
+            sweep=[self._setting(c) for c in compared] + self._failures(),
+            speed_by_dataset={n: _speeds(base, one, n) for n in names},
+            provenance=provenance(self._worker, self._export, serve),
+        )
+        write(self._worker, report, inputs, {**versions(), "sglang": self._version})
+
+    def _setting(self, c: Compared) -> Setting:
+        v, one = c.variant, c.with_drafter
+        return Setting(
+            steps=v.steps,
+            topk=v.topk,
+            draft_tokens=v.draft_tokens,
+            concurrency=one.concurrency,
+            accept=rounded(one.accept(v.steps).length),
+            baseline_tok_s=round(c.base.tok_s, 2),
+            drafter_tok_s=round(one.tok_s, 2),
+            speedup=c.gain.to_json(),
+        )
+
+    def _failures(self) -> list[Setting]:
+        return [
+            Setting(v.steps, v.topk, v.draft_tokens, 0, None, 0.0, 0.0, {}, self._failed[v.name])
+            for v in self._variants
+            if v.name in self._failed
+        ]
+
+
+def identity_of(
+    base: Measurement, one: Measurement, gaps: dict[str, list[float]]
+) -> dict[str, Any]:
+    """Greedy answers with the drafter against those without; where they part at logits that are as
+    good as equal, that is a tie and no fault."""
+    equal, ties, compared, example = 0, 0, 0, ""
+    for a, b in zip(base.answers, one.answers, strict=True):
+        if "#" in a.id:
+            continue
+        compared += 1
+        if a.ids == b.ids:
+            equal += 1
+            continue
+        pairs = enumerate(zip(a.ids, b.ids, strict=False))
+        place = next((i for i, (x, y) in pairs if x != y), min(len(a.ids), len(b.ids)))
+        gap = gaps.get(a.id, [])
+        if place < len(gap) and gap[place] <= TIE_GAP:
+            ties += 1
+        elif not example:
+            told = f", gap {gap[place]:.3g}" if place < len(gap) else ""
+            example = f"{a.id} of {a.dataset}: from token {place}{told}"
+    return {"compared": compared, "equal": equal, "ties": ties, "example": example}
+
+
+def _side(one: Measurement) -> dict[str, Any]:
+    seconds = [a.seconds for a in one.answers]
+    return {
+        "tok_s": round(one.tok_s, 2),
+        "tokens": sum(len(a.ids) for a in one.answers),
+        "wall_s": round(one.wall_s, 3),
+        "mean_request_s": round(sum(seconds) / len(seconds), 4),
+    }
+
+
+def _speeds(base: Measurement, one: Measurement, dataset: str) -> dict[str, float]:
+    def of(side: Measurement) -> float:
+        mine = [a for a in side.answers if a.dataset == dataset]
+        seconds = sum(a.seconds for a in mine)
+        return round(sum(len(a.ids) for a in mine) / seconds, 2) if seconds > 0 else 0.0
+
+    return {"baseline_tok_s": of(base), "drafter_tok_s": of(one)}

@@ -1,0 +1,239 @@
+"""A SGLang server for the length of a measurement: started from `[[server]]` with further flags,
+waited for, asked, stopped. What a killed worker leaves is ended by the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from eagle_tui import proc
+from eagle_tui.config.model import FlagValue, RunConfig, ServerSection
+from eagle_tui.config.target import NoSuchModel, model_location
+from eagle_tui.rundir import atomic
+
+from ..worker import Refused, Stopped, Worker
+
+_POLL_S = 0.5
+_ASK_S = 30.0
+_LAST_BYTES = 16_384
+_LAST_LINES = 4
+
+
+class ServerError(RuntimeError):
+    """The server did not start, died, or does not do what it was started for."""
+
+
+def launchable(config: RunConfig) -> ServerSection:
+    """The server of run.toml that can be started with other flags. Refused when there is none."""
+    for section in config.server:
+        if section.engine == "sglang" and section.command:
+            return section
+    raise Refused(
+        "There is no SGLang server that could be started here: a [[server]] with engine "
+        '"sglang" and a command is needed, since it is started with other flags.'
+    )
+
+
+def command_line(
+    config: RunConfig, section: ServerSection, root: Path, port: int, flags: Mapping[str, FlagValue]
+) -> list[str]:
+    """The argument list that starts the server; `flags` come instead of those in the section."""
+    values = {"{model}": model_location(config.target.model, root), "{host}": section.host}
+    values["{port}"] = str(port)
+    words = list(section.command)
+    for mark, flag in (("{model}", "--model-path"), ("{host}", "--host"), ("{port}", "--port")):
+        if any(mark in word for word in words):
+            words = [word.replace(mark, values[mark]) for word in words]
+        else:
+            words += [flag, values[mark]]
+    if config.target.trust_remote_code:
+        words.append("--trust-remote-code")
+    for name, value in flags.items():
+        if value is False:
+            continue
+        words.append(f"--{name}")
+        if isinstance(value, list):
+            words += map(str, value)
+        elif value is not True:
+            words.append(str(value))
+    return words
+
+
+def merged(
+    section: ServerSection, more: Mapping[str, FlagValue], *, without: tuple[str, ...] = ()
+) -> dict[str, FlagValue]:
+    """The section's flags, with dashes, less those that begin with one of `without`, and with
+    `more` on top."""
+    own = {name.replace("_", "-"): value for name, value in section.flags.items()}
+    kept = {name: value for name, value in own.items() if not name.startswith(without or ("\0",))}
+    return {**kept, **more}
+
+
+class Server:
+    """One server process. Use it as a context: it is stopped at the end, whatever happens."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        section: ServerSection,
+        name: str,
+        flags: Mapping[str, FlagValue],
+    ) -> None:
+        self._worker = worker
+        self._section = section
+        self._flags = flags
+        self._log = worker.run.log(f"{worker.phase}-server-{name}", worker.attempt)
+        self._record = worker.run.phase(worker.phase) / "server.json"
+        self._child: subprocess.Popen[bytes] | None = None
+        self.url = ""
+
+    def __enter__(self) -> Server:
+        self._end_left_over()
+        self._start()
+        try:
+            self._wait()
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stop()
+
+    def info(self) -> dict[str, Any]:
+        """/server_info: every argument as the server took it."""
+        headers = bearer(self._section.api_key_env)
+        try:
+            answer = httpx.get(f"{self.url}/server_info", timeout=_ASK_S, headers=headers)
+            body = answer.raise_for_status().json()
+        except (httpx.HTTPError, ValueError) as error:
+            raise ServerError(f"{self.url}: does not tell its settings ({error})") from error
+        return body if isinstance(body, dict) else {}
+
+    def dead(self) -> str:
+        """Why it died, with its last words; empty while it lives."""
+        if self._child is None or self._child.poll() is None:
+            return ""
+        code = self._child.returncode
+        how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+        return f"the server ended ({how}): {self.last_words()} See {self._log}."
+
+    def last_words(self) -> str:
+        """The last lines of its log."""
+        with contextlib.suppress(FileNotFoundError), self._log.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _LAST_BYTES))
+            lines = file.read().decode("utf-8", "replace").replace("\r", "\n").split("\n")
+            return " / ".join([line.strip() for line in lines if line.strip()][-_LAST_LINES:])
+        return ""
+
+    def _start(self) -> None:
+        section, run = self._section, self._worker.run
+        port = section.port or _free_port(section.host)
+        if section.port and _taken(section.host, port):
+            raise ServerError(
+                f"port {port} is taken by another program (a server of this run?); stop it, or "
+                "leave the port of [[server]] unset"
+            )
+        self.url = f"http://{section.host}:{port}"
+        env = {**os.environ, "PYTHONUNBUFFERED": "1", **section.env}
+        if section.gpus:
+            env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, section.gpus))
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            argv = command_line(self._worker.config, section, run.root, port, self._flags)
+            with self._log.open("ab") as out:
+                self._child = subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=subprocess.STDOUT,
+                    cwd=run.root,
+                    env=env,
+                    start_new_session=True,
+                )
+        except (OSError, NoSuchModel) as error:
+            raise ServerError(f"the server cannot be started: {error}") from error
+        process = proc.identify(self._child.pid)
+        if process is not None:
+            body = {"pid": process.pid, "started": process.started}
+            atomic.write_json(self._record, body)
+
+    def _wait(self) -> None:
+        clock = self._worker.clock
+        end = clock.monotonic() + self._section.start_timeout_s
+        while not self._healthy():
+            if self._worker.stop.is_set():
+                raise Stopped
+            if died := self.dead():
+                raise ServerError(died)
+            if clock.monotonic() > end:
+                raise ServerError(
+                    f"not ready after {self._section.start_timeout_s:.0f} s: {self.last_words()} "
+                    f"See {self._log}."
+                )
+            time.sleep(_POLL_S)
+
+    def _healthy(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/health", timeout=_ASK_S).status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    def _stop(self) -> None:
+        child = self._child
+        if child is None:
+            return
+        if child.poll() is None:
+            # SIGINT lets SGLang finish and end its own children, in every version.
+            child.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(self._section.stop_timeout_s)
+        _kill_group(child.pid)
+        child.wait()
+        self._child = None
+        self._record.unlink(missing_ok=True)
+
+    def _end_left_over(self) -> None:
+        body = atomic.read_json(self._record)
+        if not isinstance(body, dict):
+            return
+        left = proc.Process(int(body.get("pid", -1)), int(body.get("started", -1)))
+        if proc.alive(left):
+            self._worker.log.note(f"ends a server that a killed worker left (pid {left.pid})")
+            _kill_group(left.pid)
+        self._record.unlink(missing_ok=True)
+
+
+def bearer(key_env: str | None) -> dict[str, str]:
+    """The header that carries the key in an environment variable; none when there is no key."""
+    key = os.environ.get(key_env) if key_env else None
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def _kill_group(pid: int) -> None:
+    """SIGKILL to a process that leads a session of its own, and to all that it started in it."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _free_port(host: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def _taken(host: str, port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex((host, port)) == 0

@@ -1,0 +1,144 @@
+"""Stands in for `python -m sglang.launch_server`: the part of its HTTP surface that phases 4 and 6
+use, with answers that can be reckoned. The shapes are those of SGLang 0.5.23.
+
+Behaviour by environment: FAKE_FAIL=WORDS exits at start when the flags hold them; FAKE_DIFFER=1
+gives other tokens while speculating; FAKE_PASS_S is the time of one pass of the model; FAKE_LOG
+collects the flags of each start.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+FLAGS = sys.argv[1:]
+PASS_S = float(os.environ.get("FAKE_PASS_S", "0.001"))
+
+
+def flag(name: str) -> str | None:
+    return FLAGS[FLAGS.index(name) + 1] if name in FLAGS else None
+
+
+STEPS = int(flag("--speculative-num-steps") or 0)
+DRAFTED = flag("--speculative-draft-model-path") is not None
+LAST = "--enable-return-hidden-states" in FLAGS
+AUX = "--enable-return-aux-hidden-states" in FLAGS
+MODEL: Any = None
+
+
+def next_token(ids: list[int]) -> int:
+    return 1 + (sum(ids[-3:]) * 7 + len(ids)) % 40
+
+
+def generate(body: dict[str, Any]) -> dict[str, Any]:
+    ids = list(body["input_ids"])
+    count = body["sampling_params"]["max_new_tokens"]
+    new: list[int] = []
+    for place in range(count):
+        token = next_token(ids + new)
+        if DRAFTED and os.environ.get("FAKE_DIFFER") and place == 2:
+            token += 1
+        new.append(token)
+    meta: dict[str, Any] = {
+        "prompt_tokens": len(ids),
+        "completion_tokens": count,
+        "cached_tokens": 0,
+        "finish_reason": {"type": "length", "length": count},
+    }
+    passes = count
+    if DRAFTED:
+        # Every other round accepts all drafts, the rest accept none.
+        taken, left, rounds = [0] * (STEPS + 1), count - 1, 0
+        while left > 0:
+            hits = min(STEPS, left - 1) if rounds % 2 else 0
+            taken[hits] += 1
+            left -= hits + 1
+            rounds += 1
+        passes = rounds + 1
+        meta |= {"spec_verify_ct": rounds, "spec_correct_drafts_histogram": taken}
+    time.sleep(PASS_S * passes)
+    if body.get("return_logprob"):
+        pair = [[-0.1, 1, None], [-0.2, 2, None]]
+        meta["output_top_logprobs"] = [pair for _ in new]
+    if body.get("return_hidden_states"):
+        meta["hidden_states"] = [states(ids)]
+        new = [int(MODEL(input_ids=tensor(ids)).logits[0, -1].argmax())]
+    return {"text": "", "output_ids": new, "meta_info": meta}
+
+
+def tensor(ids: list[int]) -> Any:
+    import torch
+
+    return torch.tensor([ids])
+
+
+def states(ids: list[int]) -> Any:
+    import torch
+
+    with torch.inference_mode():
+        hidden = MODEL(input_ids=tensor(ids), output_hidden_states=True).hidden_states
+    if LAST:
+        return hidden[-1][0].tolist()
+    at = FLAGS.index("--return-aux-hidden-state-layer-ids")
+    layers = [int(word) + 1 for word in FLAGS[at + 1 : at + 4]]
+    rows = torch.cat([hidden[layer][0] for layer in sorted(layers)], dim=1).tolist()
+    if os.environ.get("FAKE_LOSE_ROWS") and len(ids) % 7 == 0:
+        rows = rows[1:]
+    return rows
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        info = {"version": "0.5.23"}
+        if DRAFTED:
+            info |= {"speculative_algorithm": "EAGLE3", "speculative_num_steps": STEPS}
+        self.reply(info)
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
+        self.reply(generate(body) if self.path == "/generate" else {})
+
+    def reply(self, body: dict[str, Any]) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: Any) -> None:
+        return
+
+
+def main() -> None:
+    global MODEL
+    if log := os.environ.get("FAKE_LOG"):
+        with open(log, "a") as out:  # noqa: PTH123
+            out.write(json.dumps(FLAGS) + "\n")
+    words = os.environ.get("FAKE_FAIL")
+    if words and words in " ".join(FLAGS):
+        print("ValueError: this setting is beyond me", flush=True)
+        sys.exit(1)
+    if LAST or AUX:
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        torch.set_num_threads(1)
+        MODEL = AutoModelForCausalLM.from_pretrained(flag("--model-path"), dtype=torch.float32)
+        MODEL.eval()
+    server = ThreadingHTTPServer(("127.0.0.1", int(flag("--port") or 0)), Handler)
+    server.daemon_threads = True
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: threading.Thread(target=server.shutdown).start())
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()
