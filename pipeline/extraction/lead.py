@@ -249,7 +249,7 @@ class Lead:
 
     def _tell_end(self, seconds: float, size: int, bad: list[dict[str, Any]]) -> None:
         team, log = self._team, self._worker.log
-        tokens = team.count("tokens")
+        tokens = sum(row.tokens for row in self._work.left)
         wait = team.count("wait_ms") / 1000 / team.world
         if tokens and seconds > 0:
             log.note(
