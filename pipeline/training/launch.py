@@ -67,7 +67,7 @@ def run_ranks(worker: Worker, nproc: int, module: str) -> None:
         if process.poll() is None:
             process.kill()
         process.wait()
-    _settle(worker, directory, nproc, process.returncode)
+    settle(worker, directory, nproc, process.returncode)
 
 
 def _sleep(process: subprocess.Popen[bytes]) -> None:
@@ -96,7 +96,8 @@ def _copy(worker: Worker, tail: Tail) -> None:
             worker.log.emit(str(event["e"]), **fields)
 
 
-def _settle(worker: Worker, directory: Path, nproc: int, code: int) -> None:
+def settle(worker: Worker, directory: Path, nproc: int, code: int) -> None:
+    """End as the ranks did: Refused, Failed or Stopped, or nothing when they are done."""
     endings: list[dict[str, Any]] = []
     for rank in range(nproc):
         body = atomic.read_json(ending_path(directory, rank))
