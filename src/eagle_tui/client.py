@@ -88,6 +88,8 @@ def start_supervisor(run: RunDir, *, up: bool = False) -> None:
             stdout=out,
             stderr=subprocess.STDOUT,
             cwd=run.root,
+            # The run directory is data: nothing in it is ever imported.
+            env={**os.environ, "PYTHONSAFEPATH": "1"},
             start_new_session=True,
         )
     deadline = time.monotonic() + START_S
@@ -110,7 +112,9 @@ def answers(run: RunDir) -> bool:
     if not run.socket.exists():
         return False
     transport = httpx.HTTPTransport(uds=str(run.socket))
-    with httpx.Client(transport=transport, base_url="http://run", timeout=ANSWER_S) as client:
+    with httpx.Client(
+        transport=transport, base_url="http://run", timeout=ANSWER_S, trust_env=False
+    ) as client:
         try:
             return client.get("/v1/status").status_code == 200
         except httpx.HTTPError:
@@ -145,6 +149,8 @@ class SocketClient:
             transport=httpx.AsyncHTTPTransport(uds=str(run.socket)),
             base_url="http://run",
             timeout=ANSWER_S,
+            # A proxy of the environment has no business with a unix socket.
+            trust_env=False,
         )
 
     async def __aenter__(self) -> SocketClient:

@@ -116,8 +116,11 @@ class RateWindow:
     `add` takes cumulative values. The window holds up to `span_s` active seconds.
     """
 
-    def __init__(self, span_s: float = 600.0) -> None:
+    def __init__(self, span_s: float = 600.0, *, counter: bool = True) -> None:
+        """`counter`: a value that falls is a counter that began anew; otherwise it is a sum from
+        which something was taken away, which is no growth."""
         self._span = span_s
+        self._counter = counter
         self._points: list[tuple[float, float]] = [(0.0, 0.0)]
         self._last_mono: float | None = None
         self._last_value: float | None = None
@@ -127,7 +130,9 @@ class RateWindow:
     def add(self, mono: float, value: float, *, active: bool) -> None:
         """The count stood at `value` at monotonic time `mono`. A count that fell began anew."""
         if self._last_mono is not None and self._last_value is not None:
-            grown = value - self._last_value if value >= self._last_value else value
+            grown = value - self._last_value
+            if grown < 0:
+                grown = value if self._counter else 0.0
             self._count += grown
             if active:
                 self._active += max(0.0, mono - self._last_mono)

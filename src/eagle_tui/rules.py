@@ -15,7 +15,9 @@ LOW_DISK = 5 << 30
 """Bytes of free disk below which there is a warning."""
 DISK_SOON_S = 6 * 3600.0
 MANY_TRUNCATED = 0.3
-KV_FULL = 0.95
+KV_FULL = 0.75
+"""From this share of the KV pool on, requests that wait wait for memory: the server keeps a reserve
+for the tokens to come."""
 ACCEPT_USELESS = 1.05
 """Accept length counts the bonus token: at 1.0 nothing that the drafter says is accepted."""
 STALE_S = 10.0

@@ -52,9 +52,9 @@ def test_the_wrong_speculative_algorithm_shows_as_accept_length_one() -> None:
 
 def test_the_bottleneck_in_one_line() -> None:
     data = DatasetStatus(name="b1", in_flight=150)
-    full = ServerStatus(name="s", state="ready", running=47, queued=103, kv_usage=0.97)
+    full = ServerStatus(name="s", state="ready", running=47, queued=103, kv_usage=0.81)
     said = rules_of(status(servers=(full,), datasets=(data,)))["bottleneck"]
-    assert "the KV cache is the limit: 97 % full, 47 running, 103 queued of 150" in said
+    assert "the KV cache is the limit: 81 % full, 47 running, 103 queued of 150" in said
     idle = full.model_copy(update={"kv_usage": 0.2, "queued": 0})
     assert "generating: 150" in rules_of(status(servers=(idle,), datasets=(data,)))["bottleneck"]
     starting = ServerStatus(name="s", state="starting", reason="12 s so far")

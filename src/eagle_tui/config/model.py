@@ -175,7 +175,7 @@ class GenerateSection(Section):
     """Before the flood one prompt is sent, to see that a reasoning model reasons. `refuse`: the
     phase does not go on when prompts open a thought and answers hold none (other reasoning models
     are warned of); `warn`: it is only said."""
-    journal_tokens: int = Field(default=256, ge=0)
+    journal_tokens: int = Field(default=64, ge=0)
     """Answers longer than this are streamed, and their tokens saved each time so many are new: what
     a crash of worker or server costs an answer at most. 0: tokens are saved on a pause only."""
     fsync_interval_s: float = Field(default=1.0, gt=0, le=60)

@@ -191,12 +191,17 @@ class Tail:
         self.offset = offset
 
     def read(self, limit: int = 100_000) -> list[dict[str, Any]]:
-        """The rows that are new and whole, at most `limit`."""
+        """The rows that are new and whole, at most `limit`. A line that is no JSON object (written
+        by a failing disk or by hand) is passed over: it must not stop whoever follows the file."""
         found: list[dict[str, Any]] = []
         for offset, line in lines(self.path, self.offset):
             self.offset = offset + len(line) + 1
-            if line.strip(b"\0 \r"):
-                found.append(json.loads(line))
+            try:
+                row = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(row, dict):
+                found.append(row)
             if len(found) >= limit:
                 break
         return found

@@ -115,6 +115,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     if args.up:
         store.put("intent", "up")
+        store.put("failed", {})
     server = listen(rundir.socket)
     try:
         supervisor = Supervisor(rundir, config, store, SystemClock())

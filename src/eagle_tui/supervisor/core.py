@@ -37,7 +37,7 @@ class Supervisor:
         self.clock = clock
         self.store = store
         self.recorder = Recorder(store)
-        self._http = httpx.AsyncClient()
+        self._http = httpx.AsyncClient(trust_env=False)
         self._gpu = GpuSampler(clock)
         self._host = HostSampler(run.root, clock)
         self._host_status = HostStatus()

@@ -12,6 +12,12 @@ from eagle_tui.eta import RateWindow
 from eagle_tui.rundir.jsonl import Tail
 from eagle_tui.rundir.paths import RunDir
 
+
+def sum_rate() -> RateWindow:
+    """The rate of a sum over responses: `retry` takes some away, which is no negative speed."""
+    return RateWindow(counter=False)
+
+
 RATE_SPAN_S = 120.0
 """Window of a dataset's own rates: long enough for a heavy tail, short enough to see a change."""
 
@@ -66,6 +72,7 @@ class Endpoint:
     in_flight: int = 0
     limit: float | None = None
     failures: int = 0
+    told_tokens: float = 0.0
     tokens: RateWindow = field(default_factory=RateWindow)
     answers: RateWindow = field(default_factory=RateWindow)
 
@@ -82,8 +89,8 @@ class DatasetFigures:
     reasoning_tokens: int = 0
     hour: LastHour = field(default_factory=LastHour)
     in_flight: int = 0
-    results: RateWindow = field(default_factory=RateWindow)
-    token_rate: RateWindow = field(default_factory=RateWindow)
+    results: RateWindow = field(default_factory=sum_rate)
+    token_rate: RateWindow = field(default_factory=sum_rate)
 
     @property
     def done(self) -> int:
@@ -110,6 +117,7 @@ class WorkerView:
     attempt: int
     tail: Tail
     pid: int | None = None
+    bad_lines: int = 0
     done: int | None = None
     total: int | None = None
     unit: str = ""
@@ -121,7 +129,7 @@ class WorkerView:
     """Whether this attempt got anything done: a death after that does not count as one in a row."""
     metrics: dict[str, float | None] = field(default_factory=dict)
     """The newest value of what the phase measures of itself."""
-    pace: RateWindow = field(default_factory=RateWindow)
+    pace: RateWindow = field(default_factory=sum_rate)
     """Items per second of a phase that counts them."""
     last_wall: float | None = None
     """Unix time of the newest line: until then the worker surely lived."""
@@ -147,8 +155,8 @@ class Figures:
         self._clock = clock
         self.workers: dict[str, WorkerView] = {}
         self.datasets: dict[str, DatasetFigures] = {}
-        self.total_tokens = RateWindow()
-        self.total_results = RateWindow()
+        self.total_tokens = sum_rate()
+        self.total_results = sum_rate()
         self.endpoints: dict[str, Endpoint] = {}
         self.notes: list[Note] = []
 
@@ -161,13 +169,28 @@ class Figures:
         view = WorkerView(phase, attempt, Tail(self._run.events(phase, attempt)))
         view.last_at = self._clock.monotonic()
         self.workers[phase] = view
+        # What is there already is no speed: it is read before any rate is taken.
+        while self._read(view):
+            pass
         return view
+
+    def _read(self, view: WorkerView) -> int:
+        """Take what is new in one log; gives how many lines."""
+        events = view.tail.read()
+        for event in events:
+            try:
+                self._take(view, event)
+            except (KeyError, TypeError, ValueError) as error:
+                view.bad_lines += 1
+                text = f"a line of its event log cannot be used ({type(error).__name__}: {error})"
+                if view.bad_lines == 1:
+                    self.notes.append(Note(self._clock.wall(), view.phase, "warning", text))
+        return len(events)
 
     def poll(self) -> None:
         """Read what is new in every log that is followed, and move the rates on."""
         for view in self.workers.values():
-            for event in view.tail.read():
-                self._take(view, event)
+            self._read(view)
         mono = self._clock.monotonic()
         for view in self.workers.values():
             if view.done is not None and not view.outcome:
@@ -209,7 +232,7 @@ class Figures:
             for name, figures in self.datasets.items():
                 figures.in_flight = int(in_flight.get(name, 0))
         elif kind == "load":
-            self._load(event.get("endpoints") or {})
+            self._load(view, event.get("endpoints") or {})
         elif kind == "metric":
             self._progress(view)
             view.metrics.update(event.get("values") or {})
@@ -218,7 +241,8 @@ class Figures:
                 Note(event["at"], view.phase, event.get("severity", "info"), event["text"])
             )
         elif kind == "start":
-            view.pid = event.get("pid")
+            # A worker started by hand may go on in the log of the one before it.
+            view.pid, view.outcome, view.reason = event.get("pid"), "", ""
         elif kind == "end":
             view.outcome, view.reason = event.get("outcome", ""), event.get("reason", "")
             if view.phase == "generate":
@@ -242,7 +266,7 @@ class Figures:
         figures.reasoning_tokens += reasoning
         figures.hour.add(float(event["at"]), tokens, reasoning)
 
-    def _load(self, told: dict[str, Any]) -> None:
+    def _load(self, view: WorkerView, told: dict[str, Any]) -> None:
         """What the endpoints did for the worker; those not named are gone."""
         mono = self._clock.monotonic()
         self.endpoints = {name: self.endpoints.get(name, Endpoint()) for name in told}
@@ -250,6 +274,10 @@ class Figures:
             load = told[name]
             figures.in_flight, figures.failures = int(load["in_flight"]), int(load["failures"])
             figures.limit = load.get("limit")
+            if float(load["tokens"]) > figures.told_tokens:
+                figures.told_tokens = float(load["tokens"])
+                # Long answers that are still being written are progress, too.
+                self._progress(view)
             figures.tokens.add(mono, float(load["tokens"]), active=True)
             figures.answers.add(mono, float(load["answers"]), active=True)
 

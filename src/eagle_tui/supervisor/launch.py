@@ -19,6 +19,8 @@ from eagle_tui import proc
 from eagle_tui.proc import TOKEN_ENV, Process
 
 LAST_LINES = 12
+SAFE_PATH = {"PYTHONSAFEPATH": "1"}
+"""Keeps a process that works in the run directory from importing what lies there."""
 
 
 def new_token() -> str:

@@ -48,6 +48,22 @@ class Orders:
         for command in self._b.store.commands_in("requested"):
             self._carry_out(command.status)
 
+    def carry_out_todo(self) -> None:
+        """What accepted commands bring about beside the desired state. Kept with the acceptance, so
+        that it is done also when we die in between; each step may be done twice."""
+        board = self._b
+        for todo in board.store.get("todo") or []:
+            for phase in todo["again"]:
+                board.remake(phase)
+            for phase in todo["forgive"]:
+                board.slots[phase].forgive()
+            if todo["intent"] is not None:
+                board.set_intent(todo["intent"])
+            if todo["intent"] == "up":
+                for server in board.servers:
+                    server.forgive()
+        board.store.put("todo", [])
+
     def see_effects(self) -> None:
         """Settle the accepted commands whose effect is there."""
         for command in self._b.store.commands_in("accepted"):
@@ -82,18 +98,11 @@ class Orders:
             board.store.settle(status.id, "refused", str(refusal), wall)
             board.say("warning", "operator", f"{status.verb} refused: {refusal}")
             return
-        board.store.accept(status.id, change.desired, wall)
+        intent = "down" if change.down else "up" if status.verb == "up" else None
+        todo = {"again": change.again, "forgive": change.forgive, "intent": intent}
+        board.store.accept(status.id, change.desired, wall, todo)
         board.desired = change.desired
-        for phase in change.again:
-            board.remake(phase)
-        for phase in change.forgive:
-            board.slots[phase].forgive()
-        if status.verb == "up":
-            for server in board.servers:
-                server.forgive()
-            board.set_intent("up")
-        if change.down:
-            board.set_intent("down")
+        self.carry_out_todo()
         board.say("info", "operator", f"{status.verb}: {change.sentence}")
         board.publish()
 
@@ -103,10 +112,11 @@ class Orders:
         config = load_config(board.run.config)
         if config == board.config:
             return
-        if config.server != board.config.server:
-            raise commands.Refusal(
-                f"[[server]] of run.toml changed: `eagle-tui down {board.run.root}` first"
-            )
+        for part in ("server", "target", "supervisor"):
+            if getattr(config, part) != getattr(board.config, part):
+                raise commands.Refusal(
+                    f"[{part}] of run.toml changed: `eagle-tui down {board.run.root}` first"
+                )
         board.set_config(config)
         board.say("info", "supervisor", "run.toml was read again")
 
@@ -117,6 +127,8 @@ class Orders:
         seen = flow is None or flow.seq >= (command.seq or 0)
         reason = ""
         if status.verb == "down":
+            if board.intent == "up":
+                board.store.settle(status.id, "in_effect", "overtaken by up", board.clock.wall())
             return
         if status.verb == "pause":
             effective = seen and (flow is None or flow.mode == "paused")

@@ -30,8 +30,6 @@ class Facts:
     """Its manifest is there."""
     early: str = ""
     stale: str = ""
-    rerun: bool = False
-    """The operator asked for it to run again."""
     alive: bool = False
     """A worker of it runs."""
     failed: str = ""
@@ -64,7 +62,7 @@ def decide(f: Facts) -> Decision:
         return _alive(f)
     if not f.wanted:
         return Decision("blocked", "not named in run.phases")
-    if f.made and not f.rerun:
+    if f.made:
         if f.stale:
             return Decision("stale", f"{f.stale}; `rerun {f.name}` makes it anew")
         return Decision("done", f"early: {f.early}" if f.early else "")
@@ -106,9 +104,11 @@ class Deaths:
     times: tuple[float, ...] = ()
     """Monotonic times of the deaths within the window."""
 
-    def after(self, now: float, window_s: float) -> Deaths:
-        """One more death at `now`; those older than the window are forgotten."""
-        return Deaths((*(t for t in self.times if now - t < window_s), now))
+    def after(self, now: float, window_s: float, lived_s: float = 0.0) -> Deaths:
+        """One more death at `now`, of something that lived for `lived_s`. Those older than the
+        window are forgotten; what takes long to die has a window in which it can die often."""
+        window = max(window_s, (len(self.times) + 2) * lived_s)
+        return Deaths((*(t for t in self.times if now - t <= window), now))
 
     def backoff_s(self, first_s: float) -> float:
         """Wait before the next start: doubled with each death, MAX_BACKOFF_S at most."""

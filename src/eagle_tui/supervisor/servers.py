@@ -112,6 +112,7 @@ class ManagedServer:
         self._deaths = Deaths()
         self._retry_at = 0.0
         self._misses = 0
+        self._was_ready = False
         self._stop_at = 0.0
         if section.url:
             self._poller = self._new_poller(section.url)
@@ -227,7 +228,10 @@ class ManagedServer:
             self._c.store.launched(attempt.token, handle.process)
             assert attempt.url is not None
             self._poller = self._new_poller(attempt.url)
-            self.state, self.reason = "starting", "found running"
+            self._was_ready = attempt.ready_at is not None
+            # One that was ready goes on taking requests while we look at it again.
+            self.state = "ready" if self._was_ready else "starting"
+            self._since -= max(0.0, self._c.clock.wall() - attempt.launched_at)
             self._say("info", f"adopted (pid {handle.process.pid})")
 
     def _launch(self) -> None:
@@ -241,7 +245,7 @@ class ManagedServer:
         url = f"http://{section.host}:{port}"
         token = launch.new_token()
         self._number = self._c.store.begin("server", section.name, token, self._c.clock.wall(), url)
-        env = {"PYTHONUNBUFFERED": "1", **section.env}
+        env = {"PYTHONUNBUFFERED": "1", **launch.SAFE_PATH, **section.env}
         if section.gpus:
             env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, section.gpus))
         try:
@@ -256,7 +260,7 @@ class ManagedServer:
             return
         self._c.store.launched(token, self._handle.process)
         self.url, self._poller = url, self._new_poller(url)
-        self._since, self._misses = self._mono(), 0
+        self._since, self._misses, self._was_ready = self._mono(), 0, False
         self.state, self.reason = "starting", ""
         self._say("info", f"starting (attempt {self._number}, {url})")
 
@@ -270,6 +274,7 @@ class ManagedServer:
         if not why_not:
             self._c.store.ready(self._handle.token, self._c.clock.wall())
             self.state, self.reason, self._misses = "ready", "", 0
+            self._was_ready = True
             self._say("info", f"ready after {waited:.0f} s")
         elif waited > self.section.start_timeout_s:
             self.reason = f"not ready after {waited:.0f} s: {why_not}"
@@ -326,7 +331,9 @@ class ManagedServer:
 
     def _died(self, reason: str) -> None:
         settings = self._config.supervisor
-        self._deaths = self._deaths.after(self._mono(), settings.restart_window_s)
+        # A server that was ready has shown that it can live: only its start is counted.
+        lived_s = 0.0 if self._was_ready else self._mono() - self._since
+        self._deaths = self._deaths.after(self._mono(), settings.restart_window_s, lived_s)
         if len(self._deaths.times) > settings.restarts:
             count = len(self._deaths.times)
             self.state, self.reason = "failed", f"died {count} times, given up: {reason}"

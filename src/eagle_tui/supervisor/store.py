@@ -40,6 +40,7 @@ CREATE TABLE IF NOT EXISTS history (
     series TEXT NOT NULL, step INTEGER NOT NULL, t INTEGER NOT NULL, n INTEGER NOT NULL,
     total REAL NOT NULL, low REAL NOT NULL, high REAL NOT NULL,
     PRIMARY KEY (series, step, t)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS history_by_age ON history (step, t);
 """
 
 Kind = Literal["phase", "server"]
@@ -169,9 +170,14 @@ class Store:
         sql = "SELECT * FROM commands ORDER BY at DESC, rowid DESC LIMIT ?"
         return [_command(row).status for row in self._db.execute(sql, (limit,))][::-1]
 
-    def accept(self, command_id: str, desired: Desired, at: float) -> None:
-        """In one transaction: keep the desired state and mark the command accepted by its `seq`."""
+    def accept(
+        self, command_id: str, desired: Desired, at: float, todo: dict[str, Any] | None = None
+    ) -> None:
+        """In one transaction: keep the desired state and what else is to be done (`todo`, under
+        that key), and mark the command accepted by its `seq`."""
         with self.transaction():
+            if todo:
+                self.put("todo", [*(self.get("todo") or []), todo])
             self.put("desired", desired.model_copy(update={"endpoints": ()}).model_dump())
             self._db.execute(
                 "UPDATE commands SET state = 'accepted', updated = ?, seq = ? WHERE id = ?",
@@ -187,15 +193,24 @@ class Store:
 
     # -- attempts ---------------------------------------------------------------------------------
 
-    def begin(self, kind: Kind, name: str, token: str, at: float, url: str | None = None) -> int:
-        """Record that an attempt is about to be launched, before it is; gives its number."""
+    def begin(
+        self,
+        kind: Kind,
+        name: str,
+        token: str,
+        at: float,
+        url: str | None = None,
+        *,
+        above: int = 0,
+    ) -> int:
+        """Record that an attempt is about to be launched, before it is; gives its number, which
+        is larger than all before it and than `above`."""
         with self.transaction():
-            number = 1 + int(
-                self._db.execute(
-                    "SELECT COALESCE(MAX(number), 0) FROM attempts WHERE kind = ? AND name = ?",
-                    (kind, name),
-                ).fetchone()[0]
-            )
+            last = self._db.execute(
+                "SELECT COALESCE(MAX(number), 0) FROM attempts WHERE kind = ? AND name = ?",
+                (kind, name),
+            ).fetchone()[0]
+            number = 1 + max(above, int(last))
             self._db.execute(
                 "INSERT INTO attempts (kind, name, number, token, url, launched_at) "
                 "VALUES (?, ?, ?, ?, ?, ?)",
@@ -235,14 +250,6 @@ class Store:
         """Attempts that have not ended as far as is recorded."""
         sql = "SELECT * FROM attempts WHERE kind = ? AND ended_at IS NULL ORDER BY id"
         return [_attempt(row) for row in self._db.execute(sql, (kind,))]
-
-    def last_attempt(self, kind: Kind, name: str) -> Attempt | None:
-        """The newest attempt of a phase or server."""
-        row = self._db.execute(
-            "SELECT * FROM attempts WHERE kind = ? AND name = ? ORDER BY number DESC LIMIT 1",
-            (kind, name),
-        ).fetchone()
-        return None if row is None else _attempt(row)
 
     def attempts(self, kind: Kind, name: str) -> list[Attempt]:
         """All attempts of a phase or server, the oldest first."""

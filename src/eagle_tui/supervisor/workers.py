@@ -69,16 +69,16 @@ class WorkerSlot:
         return self._past_s + running
 
     def _adopt(self) -> None:
-        attempts = self._s.store.attempts("phase", self.phase)
-        for attempt in attempts:
+        """Take over what a supervisor before us launched. The logs of all attempts are read: the
+        sums of datasets are in them, the later one replacing what the earlier said."""
+        for attempt in self._s.store.attempts("phase", self.phase):
             self.number = attempt.number
+            view = self._s.figures.follow(self.phase, attempt.number)
             if attempt.ended_at is not None:
                 self._past_s += max(0.0, attempt.ended_at - attempt.launched_at)
                 continue
             handle = launch.adopt(attempt.token, attempt.process)
-            view = self._s.figures.follow(self.phase, attempt.number)
             if handle is None:
-                self._s.figures.poll()
                 outcome = view.outcome or "died"
                 reason = view.reason or "ended while no supervisor was there to see how"
                 ended_at = max(view.last_wall or 0.0, attempt.launched_at)
@@ -90,16 +90,15 @@ class WorkerSlot:
             self._began = self._s.clock.monotonic()
             self._past_s += max(0.0, self._s.clock.wall() - attempt.launched_at)
             self._s.say("info", self.phase, f"adopted (pid {handle.process.pid})")
-        for attempt in attempts:
-            # The sums of datasets are in the logs, the later one replacing what the earlier said.
-            self._s.figures.follow(self.phase, attempt.number)
-            self._s.figures.poll()
 
     def launch(self) -> None:
         """Start a worker."""
         store, clock = self._s.store, self._s.clock
         token = launch.new_token()
-        self.number = store.begin("phase", self.phase, token, clock.wall())
+        # A worker that was run by hand, or before the state file was lost, has a number, too.
+        logs = self._s.run.events(self.phase, 0).parent.glob(f"{self.phase}-*.jsonl")
+        above = max((int(log.stem.rpartition("-")[2]) for log in logs), default=0)
+        self.number = store.begin("phase", self.phase, token, clock.wall(), above=above)
         argv = [
             *(sys.executable, "-m", f"eagle_tui.pipeline.{self.phase}"),
             *(str(self._s.run.root), "--attempt", str(self.number)),
@@ -110,7 +109,7 @@ class WorkerSlot:
                 token=token,
                 log=self._s.run.log(self.phase, self.number),
                 cwd=self._s.run.root,
-                env={"PYTHONUNBUFFERED": "1"},
+                env={"PYTHONUNBUFFERED": "1", **launch.SAFE_PATH},
             )
         except OSError as error:
             reason = f"the worker cannot be started: {error.strerror}"
@@ -140,7 +139,7 @@ class WorkerSlot:
         reason = view.reason or self._last_words(ended)
         self._record(self._handle.token, outcome, reason, ended)
         self._past_s += mono - (self._began or mono)
-        self._handle, self._began = None, None
+        self._handle = None
         self.last_reason = reason
         if left:
             self._s.say("warning", self.phase, f"{left} processes left behind were killed")
@@ -151,6 +150,7 @@ class WorkerSlot:
             self.fail(reason)
         else:
             self._died(reason, progressed=view.progressed, settings=settings)
+        self._began = None
         return outcome
 
     def _last_words(self, ended: Exit) -> str:
@@ -173,7 +173,8 @@ class WorkerSlot:
         mono = self._s.clock.monotonic()
         # A worker that gets something done between two deaths is worth restarting for ever.
         before = Deaths() if progressed else self._deaths
-        self._deaths = before.after(mono, settings.restart_window_s)
+        lived_s = mono - (self._began if self._began is not None else mono)
+        self._deaths = before.after(mono, settings.restart_window_s, lived_s)
         count = len(self._deaths.times)
         if count > settings.restarts:
             self.fail(f"died {count} times in a row: {reason}")
