@@ -5,7 +5,8 @@
 - speed: 512 requests in flight against a server that answers at once, in its own process. The bare
   loop sends the same requests, parses the answers and writes a JSON line for each, and knows
   nothing of prompts files, caps, retries, reasoning, repair or events. `streamed`: with the crash
-  journal (journal_tokens = 256), so that each answer comes as seven events.
+  journal (journal_tokens = 64), so that each answer comes as 24 events that
+  the server has ready all at once, each with all tokens so far.
 - occupancy: share of the 512 places in use on a server with a mean latency of 500 ms and a heavy
   tail, from when all were first taken until the last request was sent.
 - memory: highest resident memory of a worker with 100,000 prompts of 1,000 tokens.
@@ -21,10 +22,9 @@ import contextlib
 import json
 import sys
 import tempfile
-import urllib.request
 from pathlib import Path
 
-from harness import PROMPT_TOKENS, child, make_run, measured, serving, table
+from harness import PROMPT_TOKENS, asked, child, make_run, measured, serving, table
 
 PLAIN = "journal_tokens = 0"
 
@@ -133,8 +133,7 @@ def occupancy(base: Path, requests: int, repeats: int, in_flight: int, mean_s: f
                 root = base / f"occupancy {what}{number}"
                 make_run(root, requests, url, in_flight, PLAIN)
                 child(__file__, what, root, *([str(in_flight)] if what == "bare" else []))
-                with urllib.request.urlopen(f"{url}/occupancy") as answer:
-                    found[what] = max(found[what], float(json.loads(answer.read())))
+                found[what] = max(found[what], float(asked(url, "/occupancy")))
     print(
         f"{requests:,} requests, {in_flight} in flight, mean latency {1000 * mean_s:.0f} ms, "
         f"{in_flight / mean_s:,.0f} requests/s at full occupancy, best of {repeats}"

@@ -12,6 +12,7 @@ import resource
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 PROMPT_TOKENS = 1000
 ANSWER_TOKENS = 1416
 """Mean of a real run."""
-INTERVAL = 256
+INTERVAL = 64
 """Tokens between the events of a stream, as [generate] journal_tokens by default."""
 WORD = 400
 """An ordinary token of the shipped model."""
@@ -121,6 +122,10 @@ class Instant(asyncio.Protocol):
             self._server.take(head.split(b" ", 2)[1], streamed, self._transport)
 
 
+MODEL = (b"/generate", b"/v1/chat/completions")
+"""Paths that make the model work."""
+
+
 class Server:
     """`mean_s`: mean latency of `/generate`, log-normal with a heavy tail; 0: none."""
 
@@ -129,23 +134,29 @@ class Server:
         self._stream = stream
         self._mean_s = mean_s
         self._rng = random.Random(1)
+        self._requests = self._answered = 0
         self._occupancy = Occupancy(places)
 
     def take(self, path: bytes, streamed: bool, transport: Any) -> None:
         """One request."""
         if path == b"/occupancy":
             transport.write(reply(json.dumps(self._occupancy.share())))
-        elif path == b"/generate" and self._mean_s:
+        elif path == b"/counts":
+            transport.write(reply(json.dumps([self._requests, self._answered])))
+        elif path in MODEL and self._mean_s:
+            self._requests += 1
             self._occupancy.step(1)
             sigma = 1.2
             late = self._rng.lognormvariate(-sigma * sigma / 2, sigma) * self._mean_s
-            asyncio.get_running_loop().call_later(late, self._late, streamed, transport)
+            asyncio.get_running_loop().call_later(late, self._late, path, streamed, transport)
         else:
             self._answer(path, streamed, transport)
 
-    def _late(self, streamed: bool, transport: Any) -> None:
+    def _late(self, path: bytes, streamed: bool, transport: Any) -> None:
         self._occupancy.step(-1)
-        self._answer(b"/generate", streamed, transport)
+        if not transport.is_closing():
+            self._answered += 1
+            self._answer(path, streamed, transport)
 
     def _answer(self, path: bytes, streamed: bool, transport: Any) -> None:
         transport.write(self._stream if streamed else self._answers[path])
@@ -185,6 +196,12 @@ def serving(mean_s: float = 0.0, places: int = 512) -> Iterator[str]:
     finally:
         server.kill()
         server.wait()
+
+
+def asked(url: str, path: str) -> Any:
+    """What the server says at a path, as JSON."""
+    with urllib.request.urlopen(url + path) as response:
+        return json.loads(response.read())
 
 
 def make_run(root: Path, prompts: int, url: str, in_flight: int = 512, settings: str = "") -> None:

@@ -32,9 +32,7 @@ class Stream:
         before = len(self.ids)
         *lines, rest = b"".join((*self._rest, chunk)).split(b"\n")
         self._rest = [rest]
-        for line in lines:
-            if line.startswith(b"data:") and self.outcome is None:
-                self._take(line[5:].strip())
+        self._take_all([line[5:].strip() for line in lines if line.startswith(b"data:")])
         return len(self.ids) > before
 
     def end(self) -> Outcome:
@@ -44,17 +42,30 @@ class Stream:
             rest = b"".join(self._rest)
             self._rest = []
             if rest.startswith(b"data:"):
-                self._take(rest[5:].strip())
+                self._take_all([rest[5:].strip()])
         return self.outcome or Trouble("lost", "the stream ended before the answer did", 200)
 
-    def _take(self, data: bytes) -> None:
-        if data == b"[DONE]":
-            return
+    def _take_all(self, events: list[bytes]) -> None:
+        """Take events that came together. One with all tokens makes those before it needless, so
+        that they are not even parsed."""
+        events = [data for data in events if data != b"[DONE]"]
+        last = self._parse(events[-1]) if events and self.outcome is None else None
+        if last is not None and len(events) > 1 and not _has_all(last):
+            for data in events[:-1]:
+                if self.outcome is None and (event := self._parse(data)) is not None:
+                    self._take(event[0])
+        if last is not None and self.outcome is None:
+            self._take(last[0])
+
+    def _parse(self, data: bytes) -> tuple[Any] | None:
+        """An event in a box; None: it is no JSON, and the stream is broken."""
         try:
-            event = loads(data)
+            return (loads(data),)
         except ValueError as error:
             self.outcome = Trouble("garbled", f"an event is not JSON ({error})", 200)
-            return
+            return None
+
+    def _take(self, event: Any) -> None:
         if isinstance(event, dict) and event.get("error") is not None:
             self.outcome = trouble_of(*error_of(event), plain=False)
             return
@@ -84,6 +95,15 @@ class Stream:
         else:
             return False
         return True
+
+
+def _has_all(event: tuple[Any]) -> bool:
+    """Does an event hold all tokens of the answer so far?"""
+    try:
+        count = event[0]["meta_info"]["completion_tokens"]
+        return bool(count and count == len(event[0]["output_ids"]))
+    except (KeyError, TypeError):
+        return False
 
 
 def _finished(answer: Answer, ids: array[int], meta: dict[str, Any]) -> Outcome:

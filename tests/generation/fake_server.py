@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import os
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -44,6 +45,8 @@ class Live:
     aborted: asyncio.Event = field(default_factory=asyncio.Event)
 
 
+LOOK_S = 0.1
+"""How often a streamed answer looks whether its client is still there."""
 Script = Callable[[list[int], int], str | None]
 """Prompt ids and how often this prompt was asked (1…) → a fault, or None."""
 
@@ -180,6 +183,7 @@ class FakeServer:
                 await events.begin()
             made = await self._make(live, fault, events)
         except ConnectionError:
+            self.tokens += len(self._made(live))
             return web.Response()  # the client is gone
         finally:
             self.live.pop(rid, None)
@@ -227,13 +231,15 @@ class FakeServer:
         while seconds and (left := end - time.monotonic()) > 0:
             step = self.token_s * live.interval if live.interval and events else left
             try:
-                async with asyncio.timeout(min(step, left)):
+                async with asyncio.timeout(min(step, left, LOOK_S)):
                     await live.aborted.wait()
                     return None
             except TimeoutError:
                 pass
             if events is not None:
                 await events.tell(self._made(live))
+                if events.alone():
+                    raise ConnectionError
         if self.stuck:
             await live.aborted.wait()
             return None
@@ -334,6 +340,10 @@ class _Events:
     async def begin(self) -> None:
         await self._response.prepare(self._request)
 
+    def alone(self) -> bool:
+        """Is the client gone?"""
+        return self._request.transport is None or self._request.transport.is_closing()
+
     async def tell(self, made: list[int]) -> None:
         """An event with the tokens so far, when there are enough new ones."""
         interval = self._live.interval or 1
@@ -432,10 +442,17 @@ def by_chance(rates: dict[str, float], seed: int) -> Script:
     return script
 
 
-async def _serve(server: FakeServer) -> None:
+async def _serve(server: FakeServer, tally: str) -> None:
     await server.start()
     print(server.port, flush=True)
-    await asyncio.Event().wait()
+    if not tally:
+        await asyncio.Event().wait()
+    # How many tokens were made must be known after a kill, too.
+    fd = os.open(tally, os.O_RDWR | os.O_CREAT, 0o644)
+    while True:
+        made = server.tokens + sum(len(server._made(live)) for live in server.live.values())
+        os.pwrite(fd, b"%020d" % made, 0)
+        await asyncio.sleep(0.05)
 
 
 def main() -> None:
@@ -443,13 +460,13 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--token-s", type=float, default=0.0)
     parser.add_argument("--faults", default="")
+    parser.add_argument("--tally", default="", help="file that holds the tokens made so far")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     pairs = (item.split("=") for item in args.faults.split(",") if item)
     rates = {name: float(rate) for name, rate in pairs}
-    asyncio.run(
-        _serve(FakeServer(token_s=args.token_s, port=args.port, script=by_chance(rates, args.seed)))
-    )
+    server = FakeServer(token_s=args.token_s, port=args.port, script=by_chance(rates, args.seed))
+    asyncio.run(_serve(server, args.tally))
 
 
 if __name__ == "__main__":

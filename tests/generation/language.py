@@ -7,6 +7,7 @@ other tokens are words. An answer begun is continued: what follows OPEN in a req
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,15 +16,17 @@ from eagle_tui.config.model import RunConfig
 from eagle_tui.pipeline.generation.speech import Speech
 from eagle_tui.rundir.paths import RunDir
 
+SCALE = int(os.environ.get("EAGLE_TUI_TEST_SCALE", "1"))
+"""Answers are so many times as long, for benchmarks."""
 END, OPEN, CLOSE, FIRST_WORD, VOCABULARY = 2, 3, 4, 10, 1000
-CONTEXT = 4096
+CONTEXT = 4096 * SCALE
 
 
 def answer_to(prompt_ids: Sequence[int]) -> list[int]:
     """The whole answer to a prompt that ends with OPEN: 4 to some hundred tokens, heavy-tailed."""
     digest = hashlib.sha256(repr(list(prompt_ids)).encode()).digest()
     rng = random.Random(digest)
-    thought = 1 + min(400, int(rng.paretovariate(1.2) * 4))
+    thought = 1 + min(16_000, SCALE * min(400, int(rng.paretovariate(1.2) * 4)))
     words = [rng.randrange(FIRST_WORD, VOCABULARY) for _ in range(thought + rng.randrange(1, 8))]
     return [*words[:thought], CLOSE, *words[thought:], END]
 
