@@ -145,6 +145,7 @@ class Lead:
             return
         rank = open_rank(post, self._report)
         rank.checked = self._worker.log.note
+        self._began = self._worker.clock.monotonic()  # loading the target is not extracting
         self._worker.log.note(f"target: {describe(rank.model)}; {self._team.world} ranks")
         rank.work(self._work.left)
 

@@ -1,0 +1,216 @@
+"""How fast phase 4 is, beside the bare forward of the same batches, in one run.
+
+`python benchmarks/extract.py [--model DIR] [--tokens N] [--device cuda] …` prints a table: tokens a
+second of the bare forward (the target's decoder on the same padded batches, nothing kept), of the
+extraction (states captured, packed, copied, checked, written and forced to disk), their quotient,
+the share of time for which the disk held the computation up, and the highest memory of each, in a
+process of its own. The bare forward is measured before and after, and the mean is taken.
+
+Without --model a random Llama of about 30 M parameters is used; lengths follow a log-normal as
+answers do. Only the quotient of one run means something where the machine is shared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+MEAN_LOG, SIGMA_LOG = 6.0, 0.8
+"""Of the lengths: a median of 400 tokens."""
+
+
+def make_model(directory: Path, layers: int, hidden: int) -> None:
+    """A random Llama."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=8192,
+        hidden_size=hidden,
+        intermediate_size=hidden * 8 // 3,
+        num_hidden_layers=layers,
+        num_attention_heads=hidden // 64,
+        num_key_value_heads=max(1, hidden // 192),
+        max_position_embeddings=8192,
+    )
+    LlamaForCausalLM(config).save_pretrained(directory)
+
+
+def make_run(root: Path, model: str, args: argparse.Namespace) -> None:
+    """A run directory whose merge has finished."""
+    from transformers import AutoConfig
+
+    from eagle_tui.pipeline.shards import ShardWriter, TokenRow
+    from eagle_tui.rundir import manifest
+    from eagle_tui.rundir.paths import RunDir
+
+    run = RunDir.at(root)
+    random = np.random.default_rng(0)
+    vocabulary = AutoConfig.from_pretrained(model).get_text_config().vocab_size
+    base = run.phase("merge")
+    writer = ShardWriter(base / "shards-0001", "train", 4_000_000)
+    left = args.tokens
+    while left > 0:
+        length = int(np.clip(random.lognormal(MEAN_LOG, SIGMA_LOG), 16, args.longest))
+        ids = random.integers(0, vocabulary, length).astype(np.int32)
+        mask = np.ones(length, np.uint8)
+        mask[: length // 4] = 0
+        writer.add(f"r{left}", "a", TokenRow(ids, mask))
+        left -= length
+    writer.flush()
+    outputs = {str(p.relative_to(base)): p.stat().st_size for p in writer.paths}
+    made = manifest.Manifest(phase="merge", made_at=0.0, attempt=1, inputs={}, outputs=outputs)
+    manifest.write(run, made)
+    run.config.write_text(
+        f'[target]\nmodel = "{model}"\n[[server]]\nurl = "http://localhost:1"\n'
+        '[[dataset]]\nname = "a"\nsource = "a.jsonl"\n'
+        f'[extract]\ndevice = "{args.device}"\ndtype = "{args.dtype}"\n'
+        f"batch_tokens = {args.batch_tokens}\nkeep_free_bytes = 0\n"
+    )
+
+
+def open_post(root: Path) -> tuple[Any, Any]:
+    """What a rank works on, and the rows that are left."""
+    from eagle_tui.clock import SystemClock
+    from eagle_tui.config import load_config
+    from eagle_tui.pipeline.extraction.job import Post
+    from eagle_tui.pipeline.extraction.plan import choose_layers, read_rows
+    from eagle_tui.pipeline.extraction.target import layer_count, provenance
+    from eagle_tui.pipeline.extraction.task import look_up, set_up
+    from eagle_tui.pipeline.extraction.team import Team
+    from eagle_tui.rundir.paths import RunDir
+
+    run = RunDir.at(root)
+    config = load_config(run.config)
+    layers, _ = choose_layers(None, layer_count(config, run)[0])
+    metadata = provenance(config, layers, config.extract.dtype, "")
+    wanted = {row.id for row in read_rows(run, None)}
+    task = set_up(run, 1, "benchmark", metadata, wanted)
+    post = Post(run, config, SystemClock(), threading.Event(), Team.join(), task)
+    return post, look_up(config, run, task).left
+
+
+def bare(root: Path) -> dict[str, float]:
+    """The forward passes alone."""
+    from eagle_tui.pipeline.extraction.job import RowReader
+    from eagle_tui.pipeline.extraction.plan import make_batches
+    from eagle_tui.pipeline.extraction.target import load_target, pick_device
+
+    post, left = open_post(root)
+    device = pick_device(post.config.extract.device)
+    model = load_target(post.config, post.run, device)
+    reader = RowReader(post.run)
+    batches = make_batches(left, post.config.extract.batch_tokens)
+
+    @torch.inference_mode()
+    def forward(batch: Sequence[Any]) -> None:
+        ids = torch.zeros((len(batch), batch[0].tokens), dtype=torch.int64)
+        for line, ref in zip(ids, batch, strict=True):
+            line[: ref.tokens] = torch.from_numpy(reader.read(ref).ids)
+        model.base_model(input_ids=ids.to(device), use_cache=False)
+
+    forward(batches[0])
+    synchronise(device)
+    began = time.perf_counter()
+    for batch in batches:
+        forward(batch)
+    synchronise(device)
+    return figures(sum(ref.tokens for ref in left), time.perf_counter() - began, device)
+
+
+def ours(root: Path) -> dict[str, float]:
+    """The loop of a rank, to the last byte on disk."""
+    from eagle_tui.pipeline.extraction.job import RowReader
+    from eagle_tui.pipeline.extraction.lead import open_rank
+    from eagle_tui.pipeline.extraction.plan import make_batches
+
+    post, left = open_post(root)
+    rank = open_rank(post, lambda: None)
+    device = rank.model.device
+    first = make_batches(left, post.config.extract.batch_tokens)[0]
+    reader = RowReader(post.run)
+    rank._backend.states([reader.read(ref) for ref in first]).ready()
+    rank.model = None  # its check of the first batch is no part of the rate
+    began = time.perf_counter()
+    rank.work(left)
+    seconds = time.perf_counter() - began
+    found = figures(sum(ref.tokens for ref in left), seconds, device)
+    size = sum(p.stat().st_size for p in post.directory.glob("*.safetensors"))
+    wait = post.team.count("wait_ms") / 1000 / seconds
+    return {**found, "write_mb_s": size / seconds / 1e6, "wait": wait}
+
+
+def figures(tokens: int, seconds: float, device: torch.device) -> dict[str, float]:
+    """Rate and highest memory of this process."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    gpu = torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else 0.0
+    return {"tok_s": tokens / seconds, "ram_mib": peak, "gpu_mib": gpu}
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait for the GPU."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def child(part: str, root: Path) -> dict[str, float]:
+    """One part in a process of its own, from the beginning."""
+    shutil.rmtree(root / "hidden", ignore_errors=True)
+    out = subprocess.run(
+        [sys.executable, __file__, "--part", part, "--run", str(root)],
+        check=True,
+        stdout=subprocess.PIPE,
+    )
+    return dict(json.loads(out.stdout.splitlines()[-1]))
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", help="directory of a target (default: a random one)")
+    parser.add_argument("--layers", type=int, default=8)
+    parser.add_argument("--hidden", type=int, default=576)
+    parser.add_argument("--tokens", type=int, default=20_000)
+    parser.add_argument("--longest", type=int, default=4096)
+    parser.add_argument("--batch-tokens", type=int, default=16_384)
+    parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--directory", type=Path, help="where the run is made (default: temporary)")
+    parser.add_argument("--part", choices=["bare", "ours"], help=argparse.SUPPRESS)
+    parser.add_argument("--run", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.part:
+        print(json.dumps((bare if args.part == "bare" else ours)(args.run)))
+        return
+    with tempfile.TemporaryDirectory(dir=args.directory) as temp:
+        root = Path(temp) / "run"
+        model = args.model or str(Path(temp) / "model")
+        if not args.model:
+            make_model(Path(model), args.layers, args.hidden)
+        make_run(root, str(Path(model).resolve()), args)
+        before, mine, after = (child(part, root) for part in ("bare", "ours", "bare"))
+    rate = (before["tok_s"] + after["tok_s"]) / 2
+    print(f"{'':16}{'tok/s':>12}{'RAM MiB':>10}{'GPU MiB':>10}")
+    for name, one in (("bare forward", before), ("extraction", mine), ("bare forward", after)):
+        print(f"{name:16}{one['tok_s']:12,.0f}{one['ram_mib']:10,.0f}{one['gpu_mib']:10,.0f}")
+    print(
+        f"\nextraction / bare: {mine['tok_s'] / rate:.2f}; written at {mine['write_mb_s']:,.0f} "
+        f"MB/s, held up by the disk {mine['wait']:.1%} of the time"
+    )
+
+
+if __name__ == "__main__":
+    main()
