@@ -7,7 +7,7 @@ ARGS ?=
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint types docs pytest test-sglang bench clean
+.PHONY: demo test lint types docs pytest test-sglang clean
 
 demo: $(READY)
 	@if [ -t 1 ]; then $(BIN)/eagle-tui demo $(ARGS); else $(BIN)/eagle-tui demo --headless $(ARGS); fi

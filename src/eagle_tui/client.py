@@ -30,6 +30,7 @@ from eagle_tui.protocol import (
 )
 from eagle_tui.rundir import atomic
 from eagle_tui.rundir.paths import RunDir
+from eagle_tui.rundir.unixsocket import address
 
 ANSWER_S = 5.0
 """A local supervisor answers in milliseconds; after this long it is in trouble."""
@@ -111,7 +112,7 @@ def answers(run: RunDir) -> bool:
     """Whether a supervisor answers on the socket now."""
     if not run.socket.exists():
         return False
-    transport = httpx.HTTPTransport(uds=str(run.socket))
+    transport = httpx.HTTPTransport(uds=address(run.socket))
     with httpx.Client(
         transport=transport, base_url="http://run", timeout=ANSWER_S, trust_env=False
     ) as client:
@@ -146,7 +147,7 @@ class SocketClient:
         self._revive = revive
         self._tried = float("-inf")
         self._http = httpx.AsyncClient(
-            transport=httpx.AsyncHTTPTransport(uds=str(run.socket)),
+            transport=httpx.AsyncHTTPTransport(uds=address(run.socket)),
             base_url="http://run",
             timeout=ANSWER_S,
             # A proxy of the environment has no business with a unix socket.

@@ -34,7 +34,6 @@ class Work:
     """Responses so far by completion tokens."""
     tokens_left: int | None = None
     """Tokens left to its cap; None: no cap."""
-    in_flight: int = 0
 
 
 @dataclass(frozen=True)
@@ -59,28 +58,39 @@ def _moments(lengths: Counter[int]) -> tuple[int, float, float]:
 
 def tokens_left(works: Sequence[Work]) -> Estimate | None:
     """Tokens that all datasets together still have to make; None while too little is known."""
+    return tokens_left_until(works)[-1] if works else Estimate(0.0, 0.0)
+
+
+def tokens_left_until(works: Sequence[Work]) -> list[Estimate | None]:
+    """For each dataset, the tokens left of it and of those before it. None while too little is
+    known of any of them."""
     pooled: Counter[int] = Counter()
     for work in works:
         pooled.update(work.lengths)
     n_all, mean_all, _ = _moments(pooled)
-    left = [w for w in works if w.prompts_left > 0 and w.tokens_left != 0]
-    if not left:
-        return Estimate(0.0, 0.0)
-    if n_all < MIN_RESPONSES or mean_all <= 0:
-        return None
+    known = n_all >= MIN_RESPONSES and mean_all > 0
     total = variance = 0.0
-    for work in left:
-        n, mean, deviation = _moments(work.lengths)
-        if n < MIN_RESPONSES:
-            mean, error = mean_all, mean_all * UNSEEN_SPREAD
+    found: list[Estimate | None] = []
+    for work in works:
+        if work.prompts_left > 0 and work.tokens_left != 0:
+            n, mean, deviation = _moments(work.lengths)
+            if n < MIN_RESPONSES:
+                mean, error = mean_all, mean_all * UNSEEN_SPREAD
+            else:
+                error = deviation / math.sqrt(n)
+            expected = work.prompts_left * mean
+            error *= work.prompts_left
+            if work.tokens_left is not None and work.tokens_left < expected:
+                expected, error = float(work.tokens_left), 0.0
+            total += expected
+            variance += error * error
+            found.append(_estimate(total, variance) if known else None)
         else:
-            error = deviation / math.sqrt(n)
-        expected = work.prompts_left * mean
-        error *= work.prompts_left
-        if work.tokens_left is not None and work.tokens_left < expected:
-            expected, error = float(work.tokens_left), 0.0
-        total += expected
-        variance += error * error
+            found.append(_estimate(total, variance) if known or total == 0 else None)
+    return found
+
+
+def _estimate(total: float, variance: float) -> Estimate:
     return Estimate(total, math.sqrt(variance) / total if total > 0 else 0.0)
 
 

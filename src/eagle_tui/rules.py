@@ -28,9 +28,11 @@ Found = tuple[str, Severity, str, str]
 """(rule, severity, sentence, remedy)"""
 
 
-def alerts(status: Status, since: dict[str, float], reasoning: bool) -> tuple[Alert, ...]:
+def alerts(
+    status: Status, since: dict[str, float], reasoning: bool, trouble: str = ""
+) -> tuple[Alert, ...]:
     """Alerts for `status`. `since` remembers when each began and is brought up to date.
-    `reasoning`: the target is a reasoning model."""
+    `reasoning`: the target is a reasoning model. `trouble`: what ails the supervisor itself."""
     found = {
         rule: Alert(
             rule=rule,
@@ -39,14 +41,17 @@ def alerts(status: Status, since: dict[str, float], reasoning: bool) -> tuple[Al
             remedy=remedy,
             since=since.get(rule, status.at),
         )
-        for rule, severity, sentence, remedy in _all(status, reasoning)
+        for rule, severity, sentence, remedy in _all(status, reasoning, trouble)
     }
     since.clear()
     since.update({rule: alert.since for rule, alert in found.items()})
     return tuple(sorted(found.values(), key=lambda a: (ORDER[a.severity], a.since)))
 
 
-def _all(status: Status, reasoning: bool) -> Iterator[Found]:
+def _all(status: Status, reasoning: bool, trouble: str) -> Iterator[Found]:
+    if trouble:
+        sentence = f"the supervisor cannot keep the run's state: {trouble}"
+        yield "supervisor", "error", sentence, "make room on the disk; it tries again by itself"
     yield from _phases(status)
     yield from _servers(status)
     yield from _datasets(status, reasoning)

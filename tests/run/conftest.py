@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from eagle_tui import proc
+from eagle_tui.config import PHASES
 
 sys.path.insert(0, str(Path(__file__).parent))
 from harness import Run, make
@@ -28,6 +29,6 @@ def new_run(tmp_path: Path) -> Iterator[Callable[..., Run]]:
     yield new
     for run in made:
         run.down()
-        for kind in ("supervisor", "prepare", "generate", "merge", "engine"):
+        for kind in ("supervisor", "engine", *PHASES):
             for process in run.processes(kind):
                 proc.send(process, signal.SIGKILL)

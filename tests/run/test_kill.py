@@ -108,7 +108,7 @@ def test_a_run_directory_that_is_removed_takes_its_processes_along(
     left = [p for k in ("supervisor", "engine", "generate") for p in run.processes(k)]
     assert len(left) == 3
     shutil.rmtree(run.root)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 30
     while any(proc.alive(p) for p in left):
         assert time.monotonic() < deadline, "processes were left behind"
         time.sleep(0.1)

@@ -96,7 +96,7 @@ def status(run: Path, as_json: bool) -> None:
     """How the run stands."""
     found = current(run)
     if as_json:
-        click.echo(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(found.to_json(), indent=2))
         return
     # Lines are never folded: a terminal does that itself, and a script wants them whole.
     render(found, Console(highlight=False, soft_wrap=True, width=400))
@@ -120,7 +120,7 @@ def events(run: Path, follow: bool, limit: int, as_json: bool) -> None:
 
     def show(event: Event) -> None:
         body: dict[str, Any] = event.model_dump(mode="json")
-        click.echo(json.dumps(body, ensure_ascii=False) if as_json else event_line(event))
+        click.echo(json.dumps(body) if as_json else event_line(event))
 
     async def read() -> None:
         after = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,11 @@ def fsync_dir(path: Path) -> None:
 
 
 def write_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
-    """Replace `path` by `data` in one step. On any error (OSError) the old file stays."""
+    """Replace `path` by `data` in one step. On any error (OSError) the old file stays. A file that
+    is there keeps its mode: it may hold what only its owner shall read."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        mode = stat.S_IMODE(path.stat().st_mode)
     fd, temp = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
         with os.fdopen(fd, "wb") as file:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ from pydantic import BaseModel, ConfigDict
 from eagle_tui.config.model import DatasetSection, RunConfig
 from eagle_tui.rundir import atomic
 from eagle_tui.rundir.paths import RunDir
+
+SAMPLED = 1 << 16
+"""Bytes at each end of a source file that are looked at for its fingerprint."""
 
 UPSTREAM: dict[str, tuple[str, ...]] = {
     "prepare": (),
@@ -57,12 +61,20 @@ def fingerprint(body: Any) -> str:
 
 
 def file_fingerprint(path: Path) -> str:
-    """Hash of a file's size and time of change: cheap for files of many GB. `missing` if absent."""
+    """Hash of a file's size, beginning and end: cheap for files of many GB, and the same for a copy
+    of the file. `missing` if absent."""
     try:
-        stat = path.stat()
-    except FileNotFoundError:
-        return "missing"
-    return fingerprint([stat.st_size, stat.st_mtime_ns])
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            digest = hashlib.sha256(file.read(SAMPLED))
+            file.seek(max(0, size - SAMPLED))
+            digest.update(file.read(SAMPLED))
+    except (FileNotFoundError, IsADirectoryError):
+        return (
+            "missing" if not path.exists() else fingerprint(sorted(p.name for p in path.iterdir()))
+        )
+    return fingerprint([size, digest.hexdigest()])
 
 
 def source_path(run: RunDir, dataset: DatasetSection) -> Path | None:
@@ -113,7 +125,7 @@ def inputs_of(config: RunConfig, run: RunDir, phase: str) -> dict[str, str]:
         if earlier in config.run.phases:
             made = read(run, earlier)
             found[f"output of {earlier}"] = fingerprint(
-                [made.inputs, made.counts, made.outputs] if made else None
+                [made.counts, made.outputs] if made else None
             )
     return found
 

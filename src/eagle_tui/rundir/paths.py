@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-
-MAX_SOCKET_PATH = 100
-"""A unix socket's path may be 108 bytes on Linux and 104 on macOS, the final NUL included."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +43,8 @@ class RunDir:
 
     @property
     def socket(self) -> Path:
-        """The supervisor's socket: in the run directory, or in a private directory for this user
-        when that path would be too long for a unix socket."""
-        path = self.root / "supervisor.sock"
-        if len(os.fsencode(path)) <= MAX_SOCKET_PATH:
-            return path
-        digest = hashlib.sha256(os.fsencode(self.root)).hexdigest()[:16]
-        base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
-        return Path(base) / f"eagle-tui-{os.getuid()}" / f"{digest}.sock"
+        """The supervisor's socket; its address is had from `unixsocket.address`."""
+        return self.root / "supervisor.sock"
 
     def phase(self, name: str) -> Path:
         """Directory of a phase's output."""

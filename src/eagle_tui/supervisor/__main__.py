@@ -25,6 +25,7 @@ from eagle_tui import proc
 from eagle_tui.clock import SystemClock
 from eagle_tui.config import ConfigError, load_config
 from eagle_tui.rundir.paths import RunDir
+from eagle_tui.rundir.unixsocket import address
 from eagle_tui.supervisor.app import make_app
 from eagle_tui.supervisor.core import Supervisor
 from eagle_tui.supervisor.store import Store, StoreError
@@ -52,13 +53,12 @@ def own(path: Path) -> int:
 
 def listen(path: Path) -> socket.socket:
     """The socket, mode 0600 from its first moment; one left by a dead supervisor is replaced."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with contextlib.suppress(FileNotFoundError):
         path.unlink()
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)
     try:
-        server.bind(str(path))
+        server.bind(address(path))
     finally:
         os.umask(before)
     return server

@@ -19,6 +19,9 @@ from eagle_tui.supervisor.workers import Surroundings, WorkerSlot
 MANIFEST_LOOK_S = 2.0
 """Seconds between two looks at a manifest and at what it was made from."""
 
+UNREADABLE = Manifest(phase="", made_at=0.0, attempt=0, inputs={})
+"""Stands for a manifest that is there and broken: the phase is stale, not pending."""
+
 Intent = Literal["up", "down"]
 
 
@@ -35,6 +38,9 @@ class Board:
         self.say = context.say
         self.figures = Figures(run, clock)
         self.desired: Desired = store.desired()
+        if store.get("desired") is None and run.desired.exists():
+            # The state file was lost: what the operator ordered stands in the other one, too.
+            self.desired = desired.read(run.desired, config)
         self.decisions: dict[str, Decision] = {p: Decision("pending") for p in PHASES}
         surroundings = Surroundings(run, store, clock, self.figures, context.say)
         self.slots = {phase: WorkerSlot(phase, surroundings) for phase in PHASES}
@@ -78,9 +84,12 @@ class Board:
         cached = self._manifests.get(phase)
         if cached is not None and mono - cached[0] < MANIFEST_LOOK_S:
             return cached[1], cached[2]
-        made = manifest.read(self.run, phase)
         stale = ""
-        if made is not None and phase in self.config.run.phases:
+        try:
+            made = manifest.read(self.run, phase)
+        except ValueError as error:
+            made, stale = UNREADABLE, f"its manifest cannot be read ({error})"
+        if made is not None and not stale and phase in self.config.run.phases:
             stale = manifest.stale_reason(made, manifest.inputs_of(self.config, self.run, phase))
         self._manifests[phase] = (mono, made, stale)
         return made, stale

@@ -104,9 +104,20 @@ def _reopened(view: View, desired: Desired, sentence: str) -> Change:
     """The change, with generation taken up again when it was done already."""
     if view.phases["generate"].state not in ("done", "stale"):
         return Change(desired, sentence)
+    _nothing_later_runs(view, "generate")
     again = tuple(p for p in ("generate", "merge") if p in view.config.run.phases)
     finish = tuple(p for p in desired.finish if p != "generate")
     return Change(desired.model_copy(update={"finish": finish}), sentence, again=again)
+
+
+def _nothing_later_runs(view: View, phase: str) -> None:
+    """Making a phase anew would take the ground, and the GPUs, from under a later one that runs."""
+    for later in PHASES[PHASES.index(phase) + 1 :]:
+        if view.phases[later].state in ("running", "draining", "stalled", "paused"):
+            raise Refusal(
+                f"{later} is running on what {phase} made; wait for it, or `eagle-tui down`, take "
+                f"{later} out of run.phases, and `up`"
+            )
 
 
 def _pause(view: View, args: dict[str, Any]) -> Change:
@@ -288,6 +299,7 @@ def _rerun(view: View, args: dict[str, Any]) -> Change:
         raise Refusal(f"{name} is not named in run.phases of run.toml")
     if state not in ("done", "stale", "failed"):
         raise Refusal(f"{name} is {state}; only a phase that is done, stale or failed runs again")
+    _nothing_later_runs(view, name)
     finish = tuple(p for p in view.desired.finish if p != name)
     after = PHASES[PHASES.index(name) + 1 :]
     cheap = tuple(p for p in after if p == "merge" and p in view.config.run.phases)

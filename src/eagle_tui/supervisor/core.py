@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import sqlite3
 import sys
+from collections import deque
+from pathlib import Path
 
 import httpx
 
@@ -28,6 +32,20 @@ from eagle_tui.telemetry.host import HostSampler
 TICK_S = 0.25
 SECOND_S = 1.0
 SNAPSHOT_S = 10.0
+END_S = 5.0
+GONE_S = 5.0
+"""A run directory that is away for so long is gone."""
+UNSAID = 500
+"""Events that wait at most while the state file cannot be written."""
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Device and inode; None when there is nothing."""
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return None
+    return stat.st_dev, stat.st_ino
 
 
 class Supervisor:
@@ -36,6 +54,10 @@ class Supervisor:
     def __init__(self, run: RunDir, config: RunConfig, store: Store, clock: Clock) -> None:
         self.clock = clock
         self.store = store
+        self._unsaid: deque[tuple[float, Severity, str, str]] = deque(maxlen=UNSAID)
+        self._second_at = self._snapshot_at = float("-inf")
+        self._root = _identity(run.root)
+        self._gone_since: float | None = None
         self.recorder = Recorder(store)
         self._http = httpx.AsyncClient(trust_env=False)
         self._gpu = GpuSampler(clock)
@@ -58,27 +80,54 @@ class Supervisor:
             asyncio.create_task(self._gpu.run()),
             *(asyncio.create_task(self._serve_server(s)) for s in self.board.servers),
         ]
-        second = snapshot = float("-inf")
         try:
-            while not self._tick():
-                mono = self.clock.monotonic()
-                if mono - second >= SECOND_S:
-                    second = mono
-                    self._second()
-                if mono - snapshot >= SNAPSHOT_S:
-                    snapshot = mono
-                    self._write_snapshot("running")
-                await asyncio.sleep(TICK_S)
+            ended = False
+            while not ended:
+                ended = self._round()
+                await asyncio.sleep(0.0 if ended else TICK_S)
         finally:
             for task in background:
                 task.cancel()
-            await asyncio.gather(*background, return_exceptions=True)
-            self.recorder.flush(self.clock.wall())
+            # A driver that hangs must not keep us from ending.
+            await asyncio.wait(background, timeout=END_S)
+            with contextlib.suppress(sqlite3.Error):
+                self.recorder.flush(self.clock.wall())
             await self._http.aclose()
 
+    def _round(self) -> bool:
+        """One round, whatever happens: a disk that is full or ill is told, and tried again; True
+        when the supervisor shall end."""
+        mono = self.clock.monotonic()
+        try:
+            if self._tick():
+                return True
+            if mono - self._second_at >= SECOND_S:
+                self._second_at = mono
+                self._second()
+            if mono - self._snapshot_at >= SNAPSHOT_S:
+                self._snapshot_at = mono
+                self._write_snapshot("running")
+        except (OSError, sqlite3.Error) as error:
+            trouble = f"{type(error).__name__}: {error}"
+            if trouble != self._maker.trouble:
+                self.say("error", "supervisor", f"cannot keep the run's state: {trouble}")
+            self._maker.trouble = trouble
+            # The screen is to see it even when nothing can be written.
+            self.status = self._make_status()
+        else:
+            self._maker.trouble = ""
+        return False
+
     def say(self, severity: Severity, source: str, text: str) -> None:
-        """Add to the run's history."""
-        self.store.event(self.clock.wall(), severity, source, text)
+        """Add to the run's history. What cannot be stored now is stored later."""
+        self._unsaid.append((self.clock.wall(), severity, source, text))
+        try:
+            while self._unsaid:
+                self.store.event(*self._unsaid[0])
+                self._unsaid.popleft()
+        except sqlite3.Error as error:
+            with contextlib.suppress(OSError):
+                print(f"{source}: {text} ({error})", file=sys.stderr, flush=True)
 
     async def _serve_server(self, server: ManagedServer) -> None:
         while True:
@@ -92,13 +141,14 @@ class Supervisor:
     def _tick(self) -> bool:
         """One round; True when the run is down and the supervisor shall end."""
         board = self.board
-        if not board.run.lock.exists():
+        if self._is_gone():
             self._give_up()
             return True
         board.figures.poll()
         for note in board.figures.take_notes():
             self.say(severity_of(note.severity), note.phase, note.text)
         reconcile.check_workers(board)
+        self.orders.carry_out_todo()
         self.orders.carry_out_requested()
         reconcile.reconcile_phases(board)
         board.publish()
@@ -110,6 +160,15 @@ class Supervisor:
         self.status = self._make_status()
         self._write_snapshot("stopped")
         return True
+
+    def _is_gone(self) -> bool:
+        """Whether the run directory was removed or moved away, and stays away."""
+        mono = self.clock.monotonic()
+        if _identity(self.board.run.root) == self._root:
+            self._gone_since = None
+        elif self._gone_since is None:
+            self._gone_since = mono
+        return self._gone_since is not None and mono - self._gone_since >= GONE_S
 
     def _give_up(self) -> None:
         """The run directory is gone: nobody can look or steer any more, so nothing is left on."""

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from eagle_tui.protocol import PhaseState
 
 NEEDS_SERVER = frozenset({"generate"})
+NEEDS_GPUS = frozenset({"extract", "train", "bench"})
+"""Phases that use the GPUs themselves."""
 PAUSABLE = frozenset({"generate"})
 
 MAX_BACKOFF_S = 60.0
@@ -43,6 +45,8 @@ class Facts:
     idle_s: float = 0.0
     """Seconds without a sign of progress."""
     stall_s: float = 180.0
+    servers_idle: bool = True
+    """No server of ours holds GPU memory."""
     finishing: bool = False
     """Asked to end with what is there."""
 
@@ -79,6 +83,8 @@ def decide(f: Facts) -> Decision:
         return Decision("pending", f"{f.retry_reason}; restart in {f.retry_in_s:.0f} s")
     if f.pause != "no" and f.name in PAUSABLE and not f.finishing:
         return Decision("paused", "paused before it began")
+    if f.name in NEEDS_GPUS and not f.servers_idle:
+        return Decision("pending", "waiting for the servers to stop and free their memory")
     return Decision("running", "starting", launch=True)
 
 

@@ -32,6 +32,7 @@ def facts(board: Board, phase: str) -> Facts:
         flow_reason=flow.reason if flow else "",
         idle_s=board.clock.monotonic() - view.last_at if view and view.last_at else 0.0,
         stall_s=board.config.supervisor.stall_s,
+        servers_idle=all(server.idle for server in board.servers),
         finishing=phase in board.desired.finish,
     )
 
@@ -64,7 +65,8 @@ def servers_wanted(board: Board) -> bool:
     """Servers run while a phase that needs one is on or next; loading overlaps what is before."""
     if board.intent != "up":
         return False
-    active = ("pending", "running", "paused", "draining", "stalled")
+    # A server that took an hour to load is not let go because a phase failed for the moment.
+    active = ("pending", "running", "paused", "draining", "stalled", "failed", "blocked")
     needing = [p for p in board.config.run.phases if p in NEEDS_SERVER]
     return any(board.decisions[phase].state in active for phase in needing)
 

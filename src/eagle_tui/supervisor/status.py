@@ -72,25 +72,27 @@ def generate_view(
     rate = figures.total_tokens.rate(600.0, least_s=10.0) or server_tok_s
     spread = figures.total_tokens.spread()
     rows: list[DatasetStatus] = []
-    works: list[eta.Work] = []
-    done = total = 0
+    sections = ordered(config, desired)
+    prompts = [s for s in sections if s.kind == "prompts"]
+    bounds = {s.name: limits(config, desired, s) for s in sections}
+    works = {s.name: work_of(figures.dataset(s.name), bounds[s.name]) for s in prompts}
+    left = dict(zip(works, eta.tokens_left_until(list(works.values())), strict=True))
+    done = sum(figures.dataset(s.name).done for s in prompts)
+    total = done + sum(work.prompts_left for work in works.values())
     known = True
-    for section in ordered(config, desired):
-        data = figures.dataset(section.name)
-        lim = limits(config, desired, section)
+    overall: eta.Range | None = None
+    for section in sections:
+        data, lim = figures.dataset(section.name), bounds[section.name]
         state = _state(section, data, lim, phase)
-        work = work_of(data, lim)
         estimate = None
         if section.kind == "prompts":
-            works.append(work)
-            done += data.done
-            total += data.done + work.prompts_left
             known = known and data.prompts > 0
-            estimate = eta.seconds_left(eta.tokens_left(works), rate, spread) if known else None
+            if known:
+                estimate = eta.seconds_left(left[section.name], rate, spread)
+            overall = estimate
             if state in ("done", "skipped", "capped") or phase not in MOVING:
                 estimate = None
         rows.append(_row(section, data, lim, state, estimate, wall))
-    overall = eta.seconds_left(eta.tokens_left(works), rate, spread) if known else None
     return GenerateView(tuple(rows), done, total, overall)
 
 
@@ -178,6 +180,8 @@ class StatusMaker:
     def __init__(self, board: Board) -> None:
         self._b = board
         self._alerts_since: dict[str, float] = {}
+        self.trouble = ""
+        """What keeps the supervisor itself from its work; empty when nothing does."""
 
     def make(self, host: HostStatus, gpus: tuple[GpuStatus, ...]) -> Status:
         """The status now."""
@@ -212,7 +216,7 @@ class StatusMaker:
             commands=tuple(board.store.recent_commands(RECENT_COMMANDS)),
         )
         reasoning = board.config.target.reasoning != "none"
-        found = rules.alerts(status, self._alerts_since, reasoning)
+        found = rules.alerts(status, self._alerts_since, reasoning, self.trouble)
         return status.model_copy(update={"alerts": found})
 
     def _generate_figures(self) -> dict[str, float | None]:

@@ -18,4 +18,4 @@ def work_of(figures: DatasetFigures, lim: Limits) -> eta.Work:
     if lim.cap_tokens is not None:
         tokens_left = max(0, lim.cap_tokens - figures.tokens)
         left = left if tokens_left else 0
-    return eta.Work(left, figures.lengths, tokens_left, figures.in_flight)
+    return eta.Work(left, figures.lengths, tokens_left)
