@@ -13,6 +13,7 @@ from collections.abc import Callable
 from eagle_tui.config.model import RunConfig
 from eagle_tui.rundir.paths import RunDir
 
+from .generation import origin
 from .generation.runner import Runner
 from .generation.speech import Speech, load_speech
 from .worker import Worker, main
@@ -20,6 +21,7 @@ from .worker import Worker, main
 
 def body(worker: Worker, load: Callable[[RunConfig, RunDir], Speech] = load_speech) -> None:
     """Run the phase. Raises as `worker.main` expects it."""
+    origin.check(worker.config, worker.run)
     speech = load(worker.config, worker.run)
     worker.check_stop()
 
