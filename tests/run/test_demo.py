@@ -26,7 +26,7 @@ def test_all_six_phases(new_run: Callable[..., Run], tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr + run.story()
     assert "every phase is done" in done.stdout
     report = json.loads((run.dir.phase("bench") / "report.json").read_text())
-    assert report["schema"] == 1
+    assert report["schema"] == "eagle-tui-bench-1"
     assert report["greedy_identical"] is True
     assert report["accept_length"]["overall"] >= 1.0
     assert set(report["accept_length"]["by_dataset"]) <= {d.name for d in last(run).datasets}
