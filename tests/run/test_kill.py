@@ -19,7 +19,7 @@ KILLS = 32
 
 
 def test_thirty_kills_at_random(new_run: Callable[..., Run]) -> None:
-    run = new_run(rows=45)
+    run = new_run(rows=36)
     run.up()
     rng = random.Random(20261130)
     killed: Counter[str] = Counter()
@@ -45,7 +45,7 @@ def test_thirty_kills_at_random(new_run: Callable[..., Run]) -> None:
     run.assert_each_once()
     manifest = json.loads(run.dir.manifest("merge").read_text())
     generated = sum(len(rows) for rows in run.rows().values())
-    assert generated == 6 * 45
+    assert generated == 6 * 36
     assert manifest["early"] == ""
     assert len(run.processes("supervisor")) == 1
     run.down()
@@ -67,7 +67,7 @@ def test_a_worker_that_always_dies_fails_with_its_last_lines(new_run: Callable[.
 
 
 def test_commands_outlive_the_supervisor(new_run: Callable[..., Run]) -> None:
-    run = new_run(rows=60)
+    run = new_run(rows=25)
     run.up()
     run.wait("some responses", lambda s: (s.phases[1].done or 0) >= 5)
     run.verb("cap", "b6-sort", "--samples", "3")
