@@ -113,7 +113,7 @@ class Served:
         """Measure, and write the report. Failed when the baseline, or every setting, fails."""
         key = fingerprint(
             [
-                inputs,
+                {name: value for name, value in inputs.items() if not name.startswith("[")},
                 [p.id for p in self._prompts],
                 self._settings.model_dump(exclude={"steps", "topk", "draft_tokens", "concurrency"}),
                 self._section.model_dump(),

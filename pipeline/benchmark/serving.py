@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -27,6 +28,7 @@ _POLL_S = 0.5
 _ASK_S = 30.0
 _LAST_BYTES = 16_384
 _LAST_LINES = 4
+_ERROR = re.compile(r"\b\w*(Error|Exception): ")
 
 
 class ServerError(RuntimeError):
@@ -129,12 +131,12 @@ class Server:
         return f"the server ended ({how}): {self.last_words()} See {self._log}."
 
     def last_words(self) -> str:
-        """The last lines of its log."""
+        """What its log says last of why it ended."""
         with contextlib.suppress(FileNotFoundError), self._log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _LAST_BYTES))
-            lines = file.read().decode("utf-8", "replace").replace("\r", "\n").split("\n")
-            return " / ".join([line.strip() for line in lines if line.strip()][-_LAST_LINES:])
+            text = file.read().decode("utf-8", "replace").replace("\r", "\n")
+            return telling(text.split("\n"))
         return ""
 
     def _start(self) -> None:
@@ -146,7 +148,8 @@ class Server:
                 "leave the port of [[server]] unset"
             )
         self.url = f"http://{section.host}:{port}"
-        env = {**os.environ, "PYTHONUNBUFFERED": "1", **section.env}
+        # What lies in the run directory, where it works, must not be imported.
+        env = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1", **section.env}
         if section.gpus:
             env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, section.gpus))
         self._log.parent.mkdir(parents=True, exist_ok=True)
@@ -213,6 +216,13 @@ class Server:
             self._worker.log.note(f"ends a server that a killed worker left (pid {left.pid})")
             _kill_group(left.pid)
         self._record.unlink(missing_ok=True)
+
+
+def telling(lines: list[str]) -> str:
+    """The last line that names an error, for SGLang says more after it; else the last lines."""
+    words = [line.strip() for line in lines if line.strip()]
+    errors = [line for line in words if _ERROR.search(line)]
+    return errors[-1] if errors else " / ".join(words[-_LAST_LINES:])
 
 
 def bearer(key_env: str | None) -> dict[str, str]:

@@ -93,7 +93,8 @@ class Extraction:
         """With a model, the first batch's states are compared with its own logits."""
 
     def work(self, left: Sequence[RowRef]) -> None:
-        """Extract the rows of this rank; all on disk when it returns.
+        """Extract the rows of this rank; on disk when it returns. All of them, unless the operator
+        wants to go on with what is there.
 
         Stopped when asked to, Failed when the states are wrong or the disk is full; what was
         finished before is on disk in either case.
@@ -135,6 +136,8 @@ class Extraction:
         for batch in batches:
             if self._post.stop.is_set():
                 raise Stopped
+            if self._post.team.over:
+                return
             refs, rows, bad = self._sound(batch, reader)
             if bad:
                 behind.reject(bad)

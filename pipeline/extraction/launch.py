@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -39,7 +40,13 @@ def run_ranks(
         *("--attempt", str(attempt)),
     ]
     # A session of its own: a terminal that goes away must not hang up on torchrun, which would end.
-    child = popen(argv, stdin=subprocess.DEVNULL, start_new_session=True)
+    child = popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        # What lies in the directory where it is started must not be imported.
+        env={**os.environ, "PYTHONSAFEPATH": "1"},
+    )
     asked: list[int] = []
 
     def pass_on(number: int, _: Any) -> None:

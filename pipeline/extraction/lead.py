@@ -10,6 +10,7 @@ import torch
 import transformers
 
 from eagle_tui.rundir import jsonl, manifest
+from eagle_tui.rundir.desired import Watch
 
 from ..shards import ShardError, index_path
 from ..worker import Failed, Refused, Stopped, Worker
@@ -45,6 +46,7 @@ from .task import (
 )
 from .team import Team
 
+PHASE = "extract"
 TELL_S = 1.0
 """Seconds between two reports."""
 _RATE_S = 30.0
@@ -59,6 +61,7 @@ class Lead:
         self._worker = worker
         self._team = team
         self._settings = worker.config.extract
+        self._watch = Watch(worker.run.desired, worker.config)
         self._work = Work([], [], 0, 0, 0)
         self._began = 0.0
         self.detail = ""
@@ -104,7 +107,9 @@ class Lead:
             worker.log.note(note, "warning")
         name = target_hash(worker.config, worker.run)
         metadata = provenance(worker.config, layers, settings.dtype, name)
-        key = fingerprint(metadata, inputs)
+        # Of the settings only those matter that change the states, and these are in the metadata.
+        data = {name: value for name, value in inputs.items() if not name.startswith("[")}
+        key = fingerprint(metadata, data)
         task = set_up(worker.run, worker.attempt, key, metadata, {row.id for row in wanted})
         self._work = look_up(worker.config, worker.run, task)
         self._check_disk(hidden, settings.dtype)
@@ -163,6 +168,9 @@ class Lead:
             return
         self._told_at = now
         team, work = self._team, self._work
+        self._watch.poll()
+        if PHASE in self._watch.desired.finish and not team.over:
+            team.end_early()
         rows, bad = team.count("rows"), team.count("bad")
         log = self._worker.log
         log.emit(
@@ -220,7 +228,8 @@ class Lead:
                 tokens[split] += row["tokens"]
                 supervised[split] += row["supervised"]
         bad = gather_quarantine(worker.run, post.directory)
-        _each_once(seen, {str(row["id"]) for row in bad}, {row.id for row in work.wanted})
+        put_away = {str(row["id"]) for row in bad}
+        lost = _each_once(seen, put_away, {row.id for row in work.wanted}, self._team.over)
         if not stored["train"]:
             raise Failed(
                 "No training row could be extracted; see quarantine.jsonl for the reasons."
@@ -244,6 +253,7 @@ class Lead:
             outputs=[p for path in paths for p in (path, index_path(path))],
             versions={"torch": torch.__version__, "transformers": transformers.__version__},
             inputs=inputs,
+            early=f"{lost:,} of {len(work.wanted):,} rows were left out" if lost else "",
         )
         remove_unnamed(worker.run)
         self._tell_end(seconds, size, bad)
@@ -263,18 +273,21 @@ class Lead:
             log.note(f"{len(bad)} rows were put away, see quarantine.jsonl: {told}", "warning")
 
 
-def _each_once(seen: Counter[str], bad: set[str], wanted: set[str]) -> None:
-    """Every row stored once or put away, and nothing else. Failed otherwise: then something is
-    wrong with the run directory, or with us."""
-    twice = [row for row, count in seen.items() if count > 1]
-    lost = wanted - set(seen) - bad
-    if twice or lost or set(seen) - wanted:
-        example = (twice or sorted(lost) or sorted(set(seen) - wanted))[0]
+def _each_once(seen: Counter[str], bad: set[str], wanted: set[str], early: bool) -> int:
+    """Every row stored once or put away, and nothing else; gives how many are missing, which may
+    be only when it ended early. Failed otherwise: then something is wrong with the run directory,
+    or with us."""
+    twice = sorted(row for row, count in seen.items() if count > 1)
+    lost = sorted(wanted - set(seen) - bad)
+    unknown = sorted(set(seen) - wanted)
+    if twice or unknown or (lost and not early):
+        example = (twice or unknown or lost)[0]
         raise Failed(
             f"The stored rows are not the wanted ones: {len(twice)} twice, {len(lost)} missing, "
-            f"{len(set(seen) - wanted)} unknown, for example {example}. Remove the shards in the "
-            "run's directory hidden/ and extract again."
+            f"{len(unknown)} unknown, for example {example}. Remove the shards in the run's "
+            "directory hidden/ and extract again."
         )
+    return len(lost)
 
 
 def open_rank(post: Post, meanwhile: Any) -> Extraction:

@@ -169,6 +169,8 @@ class Passes:
         size, done = 0, 0
         try:
             for group in groups(refs):
+                if self._post.team.over:
+                    break
                 taken = self._ask(server, group, 3 * self._target.hidden_size)
                 if taken and not done:
                     self._compare(taken)
@@ -213,7 +215,11 @@ class Passes:
     def _second_pass(self, server: Server, refs: dict[str, RowRef]) -> None:
         settings, task = self._post.config.extract, self._post.task
         numbers = Numbers(task.first_number, 1)
+        # Ended early in the first pass: what that one has got is finished.
+        over = self._post.team.over
         for path in self._part_files():
+            if self._post.team.over and not over:
+                break
             writer = HiddenWriter(
                 self._post.directory,
                 task.metadata,

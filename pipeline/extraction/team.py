@@ -88,6 +88,15 @@ class Team:
             time.sleep(_POLL_S)
         return json.loads(self.store.get(key))
 
+    def end_early(self) -> None:
+        """Let all ranks end with what is there."""
+        self.store.set("early", "1")
+
+    @property
+    def over(self) -> bool:
+        """The first rank wants all to end with what is there."""
+        return self.store.check(["early"])
+
     def count(self, key: str, amount: int = 0) -> int:
         """Add to a counter of all ranks; gives what it is then."""
         return self.store.add(f"count/{key}", amount)

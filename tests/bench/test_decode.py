@@ -155,7 +155,7 @@ def test_sampling_follows_the_targets_distribution(
         for b, pb in enumerate(exact([*prompt, a]).tolist()):
             for c, pc in enumerate(exact([*prompt, a, b]).tolist()):
                 wanted[a, b, c] = pa * pb * pc
-    draws, stop = 1500, Stop(frozenset(), 3)
+    draws, stop = 900, Stop(frozenset(), 3)
     found: Counter[tuple[int, ...]] = Counter()
     taken = 0
     for _ in range(draws):

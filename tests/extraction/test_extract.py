@@ -22,7 +22,7 @@ from eagle_tui.pipeline.hidden import (
     restore,
 )
 from eagle_tui.pipeline.shards import TokenRow
-from eagle_tui.rundir import jsonl, manifest
+from eagle_tui.rundir import desired, jsonl, manifest
 
 from .world import VOCABULARY, World, make_rows, make_world
 
@@ -307,6 +307,33 @@ def test_a_worker_that_was_killed_leaves_nothing_that_counts(tmp_path: Path) -> 
     assert f"goes on where it was: {20 - len(ids)} rows are stored" in world.notes()
     assert set(stored(world)) == set(world.rows)
     assert not list(path.parent.glob(".*"))
+
+
+def test_ended_early_it_is_done_with_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world(tmp_path / "run", 40, batch_tokens=100, dtype="float32")
+    monkeypatch.setattr("eagle_tui.pipeline.extraction.lead.TELL_S", 0.0)
+    real, calls = target.Capture.states, []
+
+    def states(self: Any, rows: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 3:
+            desired.write(world.run.desired, desired.Desired(seq=1, finish=("extract",)))
+        return real(self, rows)
+
+    monkeypatch.setattr(target.Capture, "states", states)
+    assert world.extract() == 0 and world.end()[0] == "done"
+    rows = stored(world)
+    assert 0 < len(rows) < 40
+    made = manifest.read(world.run, "extract")
+    assert made is not None
+    assert made.early == f"{40 - len(rows)} of 40 rows were left out"
+    # Asked for again, it goes on from there.
+    world.run.desired.unlink()
+    monkeypatch.undo()
+    assert world.extract() == 0
+    assert set(stored(world)) == set(world.rows)
 
 
 def test_json_of_the_index_is_one_line_a_row(tmp_path: Path) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from eagle_tui.clock import SystemClock
+from eagle_tui.pipeline.extraction.launch import last_outcome, run_ranks
 from eagle_tui.pipeline.extraction.team import LocalStore, Team
 from eagle_tui.pipeline.hidden import iterate_hidden
-from eagle_tui.rundir import jsonl
+from eagle_tui.rundir.events import WorkerLog
+from eagle_tui.rundir.paths import RunDir
 
 from .ranks import ranks_of, shards_written, start, wait_for
 from .test_extract import reference, stored, worst
@@ -24,7 +28,7 @@ def world(tmp_path: Path) -> World:
 
 
 @pytest.mark.slow
-def test_kills_and_stops_with_one_two_and_one_ranks_lose_and_double_nothing(world: World) -> None:
+def test_kills_and_stops_with_one_and_two_ranks_lose_and_double_nothing(world: World) -> None:
     # One rank, killed at work.
     first = start(world, 0.15)
     wait_for("shards of one rank", lambda: len(shards_written(world)) >= 2)
@@ -48,18 +52,22 @@ def test_kills_and_stops_with_one_two_and_one_ranks_lose_and_double_nothing(worl
     after_two = len(shards_written(world))
     assert after_two >= after_one + 2 and not world.run.manifest("extract").exists()
 
-    # Two ranks, asked to stop: exit 0, and what was collected is written.
+    # One rank, asked to stop: exit 0, and what was collected is written.
+    world.settings(nproc=1, **SMALL)
     third = start(world, 0.25)
     wait_for("another shard", lambda: len(shards_written(world)) > after_two)
     third.send_signal(signal.SIGTERM)
     assert third.wait(60) == 0
     assert world.end()[0] == "stopped" and not world.run.manifest("extract").exists()
 
-    # One rank to the end.
-    world.settings(nproc=1, **SMALL)
+    # Two ranks to the end, which report as one.
+    world.settings(nproc=2, **SMALL)
     last = start(world, 0.0)
     assert last.wait(60) == 0, world.end()
     assert world.end()[0] == "done"
+    progress = [(e["done"], e["total"]) for e in world.events() if e["e"] == "progress"]
+    assert progress == sorted(progress) and progress[-1] == (90, 90)
+    assert [e["e"] for e in world.events()].count("end") == 1
     rows = stored(world)  # fails when an id is there twice
     assert set(rows) == set(world.rows)
     assert sum(1 for _ in iterate_hidden(world.run, "val")) == 9
@@ -68,27 +76,64 @@ def test_kills_and_stops_with_one_two_and_one_ranks_lose_and_double_nothing(worl
         assert worst(rows[name].last, last_state) < 1e-5
 
 
-@pytest.mark.slow
-def test_two_ranks_share_the_rows_and_report_as_one(world: World) -> None:
-    world.settings(nproc=2, max_bad_fraction=0.5, **SMALL)
-    assert start(world, 0.05).wait(60) == 0, world.end()
-    assert set(stored(world)) == set(world.rows)
-    progress = [(e["done"], e["total"]) for e in world.events() if e["e"] == "progress"]
-    assert progress[-1] == (90, 90)
-    assert [d for d, _ in progress] == sorted(d for d, _ in progress)
-    logs = list((world.run.root / "events").glob("extract-*.jsonl"))
-    assert len(logs) == 1 and [e["e"] for e in jsonl.rows(logs[0])].count("end") == 1
+class Torchrun:
+    """Stands in for torchrun: the first rank's log ends as it is told to."""
+
+    def __init__(self, run: RunDir, outcome: str, code: int, *, asked: bool) -> None:
+        self._run, self._outcome, self._code, self._asked = run, outcome, code, asked
+        self.argv: list[str] = []
+        self.signals: list[int] = []
+
+    def __call__(self, argv: list[str], **_: Any) -> Torchrun:
+        self.argv = argv
+        return self
+
+    def wait(self) -> int:
+        if self._asked:
+            signal.raise_signal(signal.SIGTERM)
+        if self._outcome:
+            log = WorkerLog(self._run.events("extract", 4), SystemClock())
+            log.emit("end", outcome=self._outcome, reason="x", code=0)
+            log.close()
+        return self._code
+
+    def send_signal(self, number: int) -> None:
+        self.signals.append(number)
 
 
-@pytest.mark.slow
-def test_a_refusal_of_the_first_rank_is_the_refusal_of_the_phase(world: World) -> None:
-    world.settings(nproc=2, keep_free_bytes=1 << 60, **SMALL)
-    assert start(world, 0.0).wait(60) == 3
-    assert world.end()[0] == "refused"
+@pytest.mark.parametrize(
+    ("outcome", "torchrun_code", "asked", "code", "told"),
+    [
+        ("done", 0, False, 0, "done"),
+        ("refused", 1, False, 3, "refused"),
+        ("failed", 1, False, 1, "failed"),
+        ("stopped", 1, True, 0, "stopped"),  # asked to, and it did
+        ("stopped", 1, False, 1, "failed"),  # torchrun ended the first rank since another died
+        ("", 1, False, 1, "failed"),  # the first rank died without a word
+        ("", 1, True, 0, ""),  # stopped before it had begun
+    ],
+)
+def test_the_phase_ends_as_its_ranks_did(
+    tmp_path: Path, outcome: str, torchrun_code: int, asked: bool, code: int, told: str
+) -> None:
+    run = RunDir.at(tmp_path)
+    torchrun = Torchrun(run, outcome, torchrun_code, asked=asked)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        assert run_ranks("module", run, "extract", 4, 2, popen=torchrun) == code
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert torchrun.signals == ([signal.SIGTERM] if asked else [])
+    assert torchrun.argv[-5:] == ["-m", "module", str(run.root), "--attempt", "4"]
+    assert last_outcome(run, "extract", 4) == told
 
 
 def test_a_rank_that_is_alone_agrees_with_itself() -> None:
     team = Team(0, 1, 0, LocalStore())
     assert team.count("rows", 3) == 3 and team.count("rows", 2) == 5 and team.count("bad") == 0
+    assert not team.over
+    team.end_early()
+    assert team.over
     team.tell("task", {"a": [1]})
     assert team.ask("task", lambda: False) == {"a": [1]}
