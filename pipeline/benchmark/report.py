@@ -42,7 +42,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Report:
-    """`report.json`. Fields are its keys; those of DESIGN come first."""
+    """`report.json`. Its keys are kept: other programs read them."""
 
     engine: str
     accept_overall: float | None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,9 +17,11 @@ from .states import States
 from .target import head_logits
 
 LEAST_AGREEMENT = 0.99
-"""eagle3.md B.5 of the published recipes: below it the states are of another layer, or normed once
-too often or too seldom."""
+"""Below it the states are of another layer, or normed once too often or too seldom."""
 CHECK_ROWS = 8
+CHECK_TOKENS = 256
+"""Response positions of a row that are looked at: the logits of a whole long row can be larger than
+the model."""
 
 
 @dataclass
@@ -63,16 +67,30 @@ def compare(model: Any, rows: Sequence[TokenRow], states: States) -> Agreement:
     device = model.get_input_embeddings().weight.device
     for place in _chosen(rows):
         row = rows[place]
+        supervised = np.flatnonzero(row.mask[1:])
+        if not len(supervised):
+            continue
+        # Position t predicts token t+1. What comes after `end` has no part in states before it.
+        start = int(supervised[0])
+        end = min(len(row.ids) - 1, start + CHECK_TOKENS)
         ids = torch.from_numpy(row.ids).long()
-        own = model(input_ids=ids.unsqueeze(0).to(device), use_cache=False).logits[0]
-        stored = head_logits(model, unpacked(states, place)[1]).argmax(-1).cpu()
-        where = torch.from_numpy(row.mask[1:]).bool()
-        greedy = own.argmax(-1).cpu()[:-1][where]
+        own = _logits(model, ids[:end].unsqueeze(0).to(device), keep=end - start)
+        stored = head_logits(model, unpacked(states, place)[1][start:end])
+        where = torch.from_numpy(row.mask[start + 1 : end + 1]).bool()
+        greedy = own.argmax(-1).cpu()[where]
         found.rows += 1
         found.positions += len(greedy)
-        found.equal += int((stored[:-1][where] == greedy).sum())
-        found.on_policy += int((ids[1:][where] == greedy).sum())
+        found.equal += int((stored.argmax(-1).cpu()[where] == greedy).sum())
+        found.on_policy += int((ids[start + 1 : end + 1][where] == greedy).sum())
     return found
+
+
+def _logits(model: Any, ids: Tensor, keep: int) -> Tensor:
+    """The whole model's logits [keep, V] of the last tokens of ids [1, T]."""
+    known = inspect.signature(model.forward).parameters
+    some = {"logits_to_keep": keep} if "logits_to_keep" in known else {}
+    logits: Tensor = model(input_ids=ids, use_cache=False, **some).logits
+    return logits[0, -keep:]
 
 
 def _chosen(rows: Sequence[TokenRow]) -> list[int]:
