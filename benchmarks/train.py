@@ -201,7 +201,8 @@ def measure(shape: Shape, device: torch.device, steps: int, *, compiled: bool) -
         packs = ((e, p) for e in range(1000) for p in range(plan.packs(e)))
         rows = (plan.rows(e, p) for e, p in packs)
         waits: list[float] = []
-        with Ahead(table, rows, pin=device.type == "cuda") as ahead:
+        cuda = device.type == "cuda"
+        with Ahead(table, rows, pin=cuda, threads=4 if cuda else 1) as ahead:
 
             def batches(count: int) -> Iterator[Batch]:
                 for _ in range(count):

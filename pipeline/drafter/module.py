@@ -165,9 +165,9 @@ class Drafter(nn.Module):
         drafter.set_embedding(target.embedding())
         return drafter.eval().requires_grad_(False)
 
-    def initialise(self, seed: int, head: Tensor | None = None) -> None:
-        """Fresh weights that depend on the seed alone; the head starts as the given rows [Vd, H] of
-        the target's, if any."""
+    def initialise(self, seed: int, head: Tensor | None = None, norm: Tensor | None = None) -> None:
+        """Fresh weights that depend on the seed alone; head and final norm start as the target's,
+        if given: `head` [Vd, H] its rows of the draft vocabulary, `norm` [H]."""
         random = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             for module in self.modules():
@@ -178,6 +178,8 @@ class Drafter(nn.Module):
                 last.weight.mul_(0.1)
             if head is not None:
                 self.lm_head.weight.copy_(head)
+            if norm is not None:
+                self.norm.weight.copy_(norm)
 
     def set_embedding(self, table: Tensor, dtype: torch.dtype | None = None) -> None:
         """Take the target's embedding [V, H], in the type of the weights unless given."""

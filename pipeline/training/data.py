@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import queue
-import threading
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -22,7 +21,8 @@ from ..hidden import HiddenShard, open_hidden
 
 LEAST_SUPERVISED: Final = 2
 """Rows with fewer supervised tokens teach nothing: one draft needs a token to read and a target."""
-_AHEAD: Final = 3
+_AHEAD: Final = 2
+"""Batches that wait, besides those in the making."""
 
 
 class BadRow(ValueError):
@@ -50,17 +50,14 @@ class Batch:
     def tokens(self) -> int:
         return len(self.rows.ids)
 
-    def pin(self) -> Batch:
-        """In memory from which a GPU copies without waiting."""
-        return self._each(lambda t: t.pin_memory())
-
     def to(self, device: torch.device) -> Batch:
         """On the device; does not wait for the copy."""
         if device.type == "cpu":
             return self
-        return self._each(lambda t: t.to(device, non_blocking=True))
+        return self.each(lambda t: t.to(device, non_blocking=True))
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
+    def each(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        """The same with every tensor changed."""
         r = self.rows
         rows = Rows(change(r.ids), change(r.aux), change(r.positions), r.docs.moved(change))
         return replace(
@@ -93,6 +90,8 @@ class Table:
         token."""
         self.shards: list[HiddenShard] = [open_hidden(path) for path in paths]
         self._steps = steps
+        self._sound: set[int] = set()
+        """Rows whose states were found to be finite."""
         self._at: list[tuple[int, int]] = []
         self.datasets: list[str] = []
         self.ids: list[str] = []
@@ -132,14 +131,15 @@ class Table:
             part = slice(start, start + int(length))
             yield shard.ids[part].numpy(), shard.mask[part].numpy()
 
-    def batch(self, numbers: list[int]) -> Batch:
+    def batch(self, numbers: list[int], *, pin: bool = False) -> Batch:
         """Rows laid end to end. Without rows: one document of two tokens and nothing to learn, so
-        that a rank without work can still take part. BadRow for states that are not finite."""
+        that a rank without work can still take part. `pin`: in memory from which a GPU copies
+        without waiting. BadRow for states that are not finite."""
         documents = [self._document(number) for number in numbers] or [self._nothing()]
         docs = Documents.of([len(d.ids) for d in documents], [d.tail for d in documents])
         rows = Rows(
             ids=torch.cat([d.ids for d in documents]),
-            aux=torch.cat([d.aux for d in documents]),
+            aux=_joined([d.aux for d in documents], pin=pin),
             positions=torch.cat([torch.arange(len(d.ids)) for d in documents]),
             docs=docs,
         )
@@ -147,26 +147,29 @@ class Table:
             d.depths - 1 - (len(d.ids) - d.tail) + start
             for d, start in zip(documents, docs.tail_bounds, strict=False)
         ]
-        return Batch(
+        batch = Batch(
             rows,
             torch.cat(anchors),
             torch.cat([d.depths for d in documents]),
-            torch.cat([d.last for d in documents]),
+            _joined([d.last for d in documents], pin=pin),
             tuple(numbers),
             tuple(len(d.depths) for d in documents),
         )
+        # A copy from memory that is not pinned would wait for the GPU, however small it is.
+        return batch.each(lambda t: t if t.is_pinned() else t.pin_memory()) if pin else batch
 
     def _document(self, number: int) -> _Document:
         shard_number, row = self._at[number]
         shard, length = self.shards[shard_number], int(self.lengths[number])
         found = shard[row]
         aux, last = found.aux[:length], found.last[:length]
-        for what, states in (("aux", aux), ("last", last)):
+        for what, states in (("aux", aux), ("last", last)) if number not in self._sound else ():
             if not bool(torch.isfinite(states.sum(dtype=torch.float32))):
                 raise BadRow(
                     f"row {self.ids[number]} of {self.datasets[number]} ({shard.path}, row {row}) "
                     f"has {what} states that are not finite. Run the extract phase again."
                 )
+        self._sound.add(number)
         depths = torch.nonzero(found.mask[:length] == 1).flatten()
         depths = depths[depths > 0]
         tail = length - max(0, int(depths[0]) - self._steps)
@@ -184,39 +187,37 @@ class Table:
         )
 
 
+def _joined(parts: list[Tensor], *, pin: bool) -> Tensor:
+    """Parts laid end to end, copied once."""
+    rows = sum(len(part) for part in parts)
+    whole = torch.empty(rows, *parts[0].shape[1:], dtype=parts[0].dtype, pin_memory=pin)
+    return torch.cat(parts, out=whole)
+
+
 class Ahead:
-    """Makes batches in a thread, some ahead of their use."""
+    """Makes batches in threads, some ahead of their use; they come in the order of their packs."""
 
-    def __init__(self, table: Table, packs: Iterator[list[int]], *, pin: bool) -> None:
+    def __init__(
+        self, table: Table, packs: Iterator[list[int]], *, pin: bool, threads: int = 1
+    ) -> None:
         self._table, self._packs, self._pin = table, packs, pin
-        self._queue: queue.Queue[Batch | BaseException | None] = queue.Queue(_AHEAD)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="batches", daemon=True)
-        self._thread.start()
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="batches")
+        self._coming: deque[Future[Batch]] = deque()
+        for _ in range(threads + _AHEAD):
+            self._begin()
 
-    def _work(self) -> None:
-        try:
-            for numbers in self._packs:
-                batch = self._table.batch(numbers)
-                if not self._put(batch.pin() if self._pin else batch):
-                    return
-            self._put(None)
-        except BaseException as error:  # noqa: BLE001 - handed over to who takes the batches
-            self._put(error)
-
-    def _put(self, item: Batch | BaseException | None) -> bool:
-        while not self._stop.is_set():
-            with contextlib.suppress(queue.Full):
-                self._queue.put(item, timeout=0.2)
-                return True
-        return False
+    def _begin(self) -> None:
+        numbers = next(self._packs, None)
+        if numbers is not None:
+            self._coming.append(self._pool.submit(self._table.batch, numbers, pin=self._pin))
 
     def take(self) -> Batch | None:
         """The next batch; None at the end. Raises what making it raised."""
-        item = self._queue.get()
-        if isinstance(item, BaseException):
-            raise item
-        return item
+        if not self._coming:
+            return None
+        batch = self._coming.popleft().result()
+        self._begin()
+        return batch
 
     def __enter__(self) -> Self:
         return self
@@ -227,5 +228,4 @@ class Ahead:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stop.set()
-        self._thread.join()
+        self._pool.shutdown(cancel_futures=True)

@@ -25,6 +25,8 @@ from .ranks import Ranks
 from .report import Meter, Reporter
 from .validate import Verdict, validate
 
+_GPU_THREADS: Final = 4
+"""Threads that make batches: a GPU eats more than one can copy."""
 _BETTER: Final = 1e-4
 """A validation must be better by more than this to count."""
 
@@ -89,8 +91,9 @@ class Loop:
         """Train. Failed when the loss is no longer finite."""
         s, ranks = self._s.settings, self._s.ranks
         self._report.begin(self._state, self._total)
-        pin = ranks.device.type == "cuda"
-        with Ahead(self._s.train, self._packs(self._state.place), pin=pin) as ahead:
+        packs, pin = self._packs(self._state.place), ranks.device.type == "cuda"
+        threads = _GPU_THREADS if pin else 1
+        with Ahead(self._s.train, packs, pin=pin, threads=threads) as ahead:
             self._meter.restart(self._s.clock.monotonic())
             while self._state.step < self._total:
                 stop, finish, save, tell = ranks.any(self._flags())

@@ -132,7 +132,11 @@ def fresh_drafter(material: Material, seed: int) -> Drafter:
     """A drafter with new weights: head and final norm are the target's, cut to the vocabulary."""
     drafter = Drafter(material.config)
     kept = torch.from_numpy(material.vocabulary.ids)
-    drafter.initialise(seed, material.target.head()[kept].float())
+    try:
+        norm = material.target.final_norm().float()
+    except DrafterError:
+        norm = None  # a target whose norm has another name, or is of another kind
+    drafter.initialise(seed, material.target.head()[kept].float(), norm)
     if material.config.maps_vocabulary:
         drafter.set_vocabulary(kept)
     return drafter
