@@ -96,6 +96,7 @@ def markdown(report: Report, title: str) -> str:
         [
             ("tok/s", _number(report.baseline.get("tok_s")), _number(report.drafter.get("tok_s"))),
             ("accept length", "1.00", _number(report.accept_overall, 2)),
+            ("… simulated in training", "", _number(report.simulated_accept_length, 2)),
         ],
     )
     lines += _identity_line(report)
@@ -132,7 +133,7 @@ def model_card(report: Report, title: str) -> str:
         "---",
         f"# EAGLE-3 drafter of {title}",
         "",
-        f"A draft model of one layer for `{made.get('target', '?')}`. {report.verdict}",
+        f"A draft model of one layer for `{made.get('target', '?')}`. Measured: {report.verdict}",
         "",
         "## Use",
         "",
@@ -162,7 +163,7 @@ def model_card(report: Report, title: str) -> str:
         ],
     )
     lines += ["", "## How it was made", ""]
-    rows = [(name, f"`{value}`") for name, value in made.get("made_from", {}).items()]
+    rows = [(_cell(k), f"`{_cell(value)}`") for k, value in made.get("made_from", {}).items()]
     lines += _table(("what", "value"), rows)
     return "\n".join(lines) + "\n"
 
@@ -210,7 +211,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")[:120]
+    return " ".join(text.split()).replace("|", "\\|").replace("`", "'")[:120]
 
 
 def _number(value: float | None, digits: int = 1) -> str:
