@@ -20,7 +20,7 @@ from eagle_tui.rundir.paths import RunDir
 
 from .extraction.launch import run_ranks
 from .extraction.team import Team, under_torchrun
-from .worker import Failed, Refused, Stopped, Worker, _next_attempt, main
+from .worker import Failed, Refused, Stopped, Worker, main, next_attempt
 
 MODULE = "eagle_tui.pipeline.extract"
 
@@ -81,7 +81,7 @@ def entry(argv: list[str] | None = None) -> int:
     except ConfigError:
         return main("extract", body, argv)  # which tells it
     if settings.nproc > 1 and settings.backend == "transformers":
-        attempt = args.attempt or _next_attempt(run, "extract")
+        attempt = args.attempt or next_attempt(run, "extract")
         return run_ranks(MODULE, run, "extract", attempt, settings.nproc)
     return main("extract", body, argv)
 

@@ -87,7 +87,7 @@ class Worker:
         )
 
 
-def _next_attempt(run: RunDir, phase: str) -> int:
+def next_attempt(run: RunDir, phase: str) -> int:
     """For a worker started by hand: one more than the last event log."""
     logs = (run.root / "events").glob(f"{phase}-*.jsonl")
     return max((int(p.stem.rpartition("-")[2]) for p in logs), default=0) + 1
@@ -133,7 +133,7 @@ def main(phase: str, body: Callable[[Worker], None], argv: list[str] | None = No
         print(error, file=sys.stderr)
         return 3
     clock = SystemClock()
-    attempt = args.attempt or _next_attempt(run, phase)
+    attempt = args.attempt or next_attempt(run, phase)
     log = WorkerLog(run.events(phase, attempt), clock)
     worker = Worker(run, config, log, clock, phase, attempt)
     for number in (signal.SIGTERM, signal.SIGINT):

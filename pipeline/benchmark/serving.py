@@ -12,14 +12,14 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import httpx
 
 from eagle_tui import proc
+from eagle_tui.config.command import command_line
 from eagle_tui.config.model import FlagValue, RunConfig, ServerSection
-from eagle_tui.config.target import NoSuchModel, model_location
+from eagle_tui.config.target import NoSuchModel
 from eagle_tui.rundir import atomic
 
 from ..worker import Refused, Stopped, Worker
@@ -44,31 +44,6 @@ def launchable(config: RunConfig) -> ServerSection:
         "There is no SGLang server that could be started here: a [[server]] with engine "
         '"sglang" and a command is needed, since it is started with other flags.'
     )
-
-
-def command_line(
-    config: RunConfig, section: ServerSection, root: Path, port: int, flags: Mapping[str, FlagValue]
-) -> list[str]:
-    """The argument list that starts the server; `flags` come instead of those in the section."""
-    values = {"{model}": model_location(config.target.model, root), "{host}": section.host}
-    values["{port}"] = str(port)
-    words = list(section.command)
-    for mark, flag in (("{model}", "--model-path"), ("{host}", "--host"), ("{port}", "--port")):
-        if any(mark in word for word in words):
-            words = [word.replace(mark, values[mark]) for word in words]
-        else:
-            words += [flag, values[mark]]
-    if config.target.trust_remote_code:
-        words.append("--trust-remote-code")
-    for name, value in flags.items():
-        if value is False:
-            continue
-        words.append(f"--{name}")
-        if isinstance(value, list):
-            words += map(str, value)
-        elif value is not True:
-            words.append(str(value))
-    return words
 
 
 def merged(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +12,9 @@ from pathlib import Path
 import httpx
 
 from eagle_tui.clock import Clock
-from eagle_tui.config.model import FlagValue, RunConfig, ServerSection
-from eagle_tui.config.target import NoSuchModel, model_location
+from eagle_tui.config.command import command_line
+from eagle_tui.config.model import RunConfig, ServerSection
+from eagle_tui.config.target import NoSuchModel
 from eagle_tui.protocol import ServerState, ServerStatus, Severity
 from eagle_tui.rundir.desired import Endpoint
 from eagle_tui.rundir.paths import RunDir
@@ -55,44 +55,6 @@ def port_taken(host: str, port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex((host, port)) == 0
-
-
-def flag_words(flags: dict[str, FlagValue]) -> list[str]:
-    """`{"tp": 2, "enable-metrics": True}` → `--tp 2 --enable-metrics`; false leaves a flag out."""
-    words: list[str] = []
-    for name, value in flags.items():
-        flag = f"--{name.replace('_', '-')}"
-        if value is True:
-            words.append(flag)
-        elif isinstance(value, list):
-            words += [flag, *map(str, value)]
-        elif value is not False:
-            words += [flag, str(value)]
-    return words
-
-
-def command_line(config: RunConfig, section: ServerSection, root: Path, port: int) -> list[str]:
-    """The argument list that starts the server. No shell ever sees it."""
-    model = model_location(config.target.model, root)
-    if section.engine == "embedded":
-        words = [sys.executable, "-m", "eagle_tui.pipeline.engine"]
-    else:
-        words = list(section.command)
-    values = {"{model}": model, "{port}": str(port), "{host}": section.host}
-    used = {mark for mark in values if any(mark in word for word in words)}
-    for mark, value in values.items():
-        words = [word.replace(mark, value) for word in words]
-    flag_of = {
-        "{model}": "--model" if section.engine == "embedded" else "--model-path",
-        "{host}": "--host",
-        "{port}": "--port",
-    }
-    for mark, flag in flag_of.items():
-        if mark not in used:
-            words += [flag, values[mark]]
-    if config.target.trust_remote_code and section.engine == "sglang":
-        words.append("--trust-remote-code")
-    return words + flag_words(section.flags)
 
 
 class ManagedServer:
