@@ -170,10 +170,11 @@ def measure(shape: Shape, device: torch.device, steps: int, *, compiled: bool) -
     head = TargetHead(
         torch.randn(config.vocab_size, config.hidden_size, device=device, dtype=dtype) * 0.02,
         drafter.target_ids(),
+        compiled=compiled,
     )
     model = TrainingModel(drafter, head, shape.steps, dtype)
     if compiled:
-        model.compile(dynamic=True)
+        drafter.midlayer.compile_rest()
     optimizers = Optimizers(drafter, settings)
     decay = settings.step_decay ** torch.arange(shape.steps, device=device)
     flops: list[float] = []

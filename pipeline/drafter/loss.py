@@ -37,15 +37,18 @@ class TargetHead:
         *,
         factor: float = 1.0,
         cap: float | None = None,
+        compiled: bool = False,
     ) -> None:
         """`head` [V, Ht] in the type of the computation; `kept` int64 [Vd], ascending target ids;
-        logits are head(x)·factor, then capped by cap·tanh(·/cap)."""
+        logits are head(x)·factor, then capped by cap·tanh(·/cap). `compiled`: the passes over
+        logits become one kernel; pays on a GPU."""
         self.head = head
         self.whole = len(kept) == len(head)
         self.known = head if self.whole else head[kept]
         self.is_known = torch.zeros(len(head), dtype=torch.bool, device=head.device)
         self.is_known[kept] = True
         self._factor, self._cap = factor, cap
+        self.slopes = torch.compile(slopes, dynamic=True) if compiled else slopes
 
     def _shape(self, logits: Tensor) -> Tensor:
         logits = logits.float()
@@ -145,6 +148,18 @@ def head_loss(
     return Outcome(loss, hits & targets.valid, alpha)
 
 
+def slopes(raw: Tensor, wanted: Tensor, row_weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of logits `raw` [steps, c, Vd], the target's logits `wanted` float32 [c, Vd] and weights
+    [steps, c]: the sum of weight times cross-entropy, its gradient by `raw` in the type of `raw`,
+    and the favourites int64 [steps, c]."""
+    logits = raw.float()
+    target = wanted.softmax(-1)
+    lse = logits.logsumexp(-1)
+    cross = lse - (logits * target).sum(-1)
+    slope = ((logits - lse[..., None]).exp() - target) * row_weights[..., None]
+    return (row_weights * cross).sum(), slope.to(raw.dtype), logits.argmax(-1)
+
+
 class _HeadLoss(torch.autograd.Function):
     """Head and soft cross-entropy, chunk by chunk. Its gradient is computed in the forward pass
     already, where the logits are at hand: nothing is kept or computed twice."""
@@ -171,23 +186,18 @@ class _HeadLoss(torch.autograd.Function):
         for a in range(0, n, rows):
             part = slice(a, min(a + rows, n))
             wanted = head.draft_logits(targets.last[part])
-            absolute = None if gradient else (wanted - targets.lse[part, None]).exp()
-            wanted = wanted.softmax(-1)
             states = normed[:, part].reshape(-1, width)
-            logits = (states @ matrix.T).float().reshape(steps, -1, len(weight))
-            hits[:, part] = kept[logits.argmax(-1)] == targets.argmax[part]
-            expected = torch.einsum("rv,srv->sr", wanted, logits)
-            lse = logits.logsumexp(-1)
-            cross = lse - expected
-            loss += (row_weights[:, part] * cross).sum()
-            chosen = logits.sub_(lse[..., None]).exp_()
-            if absolute is not None:
-                alpha[:, part] = torch.minimum(chosen, absolute).sum(-1)
+            raw = (states @ matrix.T).reshape(steps, -1, len(weight))
+            part_loss, slope, favourite = head.slopes(raw, wanted, row_weights[:, part])
+            loss += part_loss
+            hits[:, part] = kept[favourite] == targets.argmax[part]
             if grad_normed is not None and grad_weight is not None:
-                slope = chosen.sub_(wanted).mul_(row_weights[:, part, None])
-                slope = slope.reshape(-1, len(weight)).to(normed.dtype)
+                slope = slope.reshape(-1, len(weight))
                 grad_normed[:, part] = (slope @ matrix).reshape(steps, -1, width)
                 grad_weight += slope.T @ states
+            else:
+                absolute = (wanted - targets.lse[part, None]).exp()
+                alpha[:, part] = torch.minimum(raw.float().softmax(-1), absolute).sum(-1)
         if grad_normed is not None and grad_weight is not None:
             ctx.save_for_backward(grad_normed, grad_weight.to(weight.dtype))
         ctx.mark_non_differentiable(hits, alpha)

@@ -9,6 +9,7 @@ decoding, of several laid end to end in training (`ttt.py`).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -119,9 +120,17 @@ class DraftLayer(nn.Module):
         self.input_layernorm = RMSNorm(width, eps)
         self.hidden_norm = RMSNorm(width, eps)
         self.post_attention_layernorm = RMSNorm(width, eps)
+        self._rest: Callable[[Tensor, Tensor], Tensor] = self._after
+
+    def compile_rest(self) -> None:
+        """Compile what follows the attention; pays on a GPU."""
+        self._rest = torch.compile(self._after, dynamic=True)
 
     def after_attention(self, hidden: Tensor, attended: Tensor) -> Tensor:
         """y [N, H] of the un-normed state [N, H] and the heads' output [N, heads, d]."""
+        return self._rest(hidden, attended)
+
+    def _after(self, hidden: Tensor, attended: Tensor) -> Tensor:
         residual = hidden + self.self_attn.o_proj(attended.flatten(-2))
         out: Tensor = residual + self.mlp(self.post_attention_layernorm(residual))
         return out

@@ -107,10 +107,11 @@ def _prepare(
         drafter.load_state_dict(found[1])
     drafter = drafter.to(ranks.device)
     drafter.set_embedding(material.target.embedding(), dtype)
-    head = target_head(material, ranks.device, dtype)
+    head = target_head(material, ranks.device, dtype, compiled=settings.compile)
     model = TrainingModel(drafter, head, settings.ttt_steps, dtype)
-    if settings.compile:
-        model.compile(dynamic=True)
+    if settings.compile and not (ranks.world > 1 and settings.strategy == "fsdp2"):
+        # FSDP2 puts other parameters in place at every step, for which it would compile anew.
+        drafter.midlayer.compile_rest()
     wrapped = spread(model, ranks, settings.strategy)
     optimizers = Optimizers(drafter, settings)
     if found is not None:

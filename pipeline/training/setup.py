@@ -142,11 +142,14 @@ def fresh_drafter(material: Material, seed: int) -> Drafter:
     return drafter
 
 
-def target_head(material: Material, device: torch.device, dtype: torch.dtype) -> TargetHead:
+def target_head(
+    material: Material, device: torch.device, dtype: torch.dtype, *, compiled: bool = False
+) -> TargetHead:
     """The target's head on the device."""
     factor, cap = material.target.logits_of()
     kept = torch.from_numpy(material.vocabulary.ids).to(device)
-    return TargetHead(material.target.head().to(device, dtype), kept, factor=factor, cap=cap)
+    matrix = material.target.head().to(device, dtype)
+    return TargetHead(matrix, kept, factor=factor, cap=cap, compiled=compiled)
 
 
 def agreement(material: Material, head: TargetHead, device: torch.device) -> float:
