@@ -127,7 +127,7 @@ ACTIONS: tuple[Action, ...] = (
                 "state",
                 "choice",
                 "Which prompts.",
-                choices=("failed", "over_context", "no_answer", "loop", "truncated"),
+                choices=("failed", "over_context", "aborted", "no_answer", "loop", "truncated"),
                 default="failed",
             ),
             Param("dataset", "dataset", "Only of this dataset."),

@@ -21,7 +21,7 @@ from eagle_tui.supervisor.phases import PAUSABLE
 from eagle_tui.supervisor.work import work_of
 
 MAX_CONCURRENCY = 65_536
-RETRIED = ("failed", "over_context", "no_answer", "loop", "truncated")
+RETRIED = ("failed", "over_context", "aborted", "no_answer", "loop", "truncated")
 """States whose prompts can be generated again."""
 
 
@@ -288,7 +288,7 @@ def _retry(view: View, args: dict[str, Any]) -> Change:
     sentence = f"{count:,} prompts{where} in state {state} are generated again"
     change = _reopened(view, desired, sentence)
     # Those that failed hold nothing; an answer that is replaced is kept among the dead letters.
-    return replace(change, drops_work=state not in ("failed", "over_context"))
+    return replace(change, drops_work=state not in ("failed", "over_context", "aborted"))
 
 
 def _rerun(view: View, args: dict[str, Any]) -> Change:
