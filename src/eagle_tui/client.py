@@ -7,6 +7,7 @@ by the next look or order; one that the operator stopped (`down`) is not.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import subprocess
 import sys
@@ -35,6 +36,8 @@ from eagle_tui.rundir.unixsocket import address
 ANSWER_S = 5.0
 """A local supervisor answers in milliseconds; after this long it is in trouble."""
 START_S = 20.0
+GONE_S = 20.0
+"""What a supervisor gets to end after the run is down."""
 REVIVE_S = 5.0
 """Least time between two tries to start a supervisor that is gone."""
 
@@ -68,6 +71,25 @@ def is_down(run: RunDir) -> bool:
     """Whether the operator stopped the run and nobody runs it."""
     before = last_status(run)
     return before is not None and before.supervisor.state == "stopped" and not answers(run)
+
+
+def wait_gone(run: RunDir, timeout_s: float = GONE_S) -> bool:
+    """Wait until no supervisor has the run any more; False when one still has it."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            fd = os.open(run.lock, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return True
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError:
+            if time.monotonic() >= deadline:
+                return False
+        finally:
+            os.close(fd)
+        time.sleep(0.05)
 
 
 def require_run(run: RunDir) -> None:

@@ -18,7 +18,7 @@ from .language import END, OPEN, answer_to
 from .world import World, make_world
 
 
-async def until(condition: Callable[[], bool], timeout_s: float = 8.0) -> None:
+async def until(condition: Callable[[], bool], timeout_s: float = 40.0) -> None:
     """Wait for a condition, which must come true."""
     end = time.monotonic() + timeout_s
     while not condition():

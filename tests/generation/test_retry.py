@@ -52,7 +52,7 @@ async def test_answers_are_moved_and_generated_anew_by_the_next_worker(tmp_path:
 
 async def test_dead_letters_are_opened_again_by_a_live_worker(tmp_path: Path) -> None:
     world = make_world(tmp_path / "run", {"b1": 40}, generate={"policy": {"failed": "drop"}})
-    async with FakeServer(token_s=0.002, script=always("500_json", 3)) as server:
+    async with FakeServer(token_s=0.05, script=always("500_json", 3)) as server:
         world.endpoint(server.url)
         world.want(pause="drain")
         run = world.start()

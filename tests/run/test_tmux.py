@@ -55,7 +55,13 @@ class Tmux:
         return shown
 
     def kill(self) -> None:
+        """End the server, and see that it is gone."""
+        deadline = time.monotonic() + 20
         self.call("kill-server")
+        while self.call("list-sessions"):
+            assert time.monotonic() < deadline, "tmux does not end"
+            self.call("kill-server")
+            time.sleep(0.2)
 
 
 @pytest.fixture

@@ -158,7 +158,7 @@ def test_asked_to_stop_all_ranks_leave_a_checkpoint(tmp_path: Path) -> None:
         ([("done", ""), ("done", "")], 0, None, ""),
         ([("stopped", ""), ("stopped", "")], 0, Stopped, None),
         ([("failed", "its GPU is full"), ("refused", "no rows")], 3, Refused, "no rows"),
-        ([("failed", "its GPU is full")], 1, Failed, "its GPU is full"),
+        ([("failed", "its GPU is full"), ("failed", "peer gone")], 1, Failed, "its GPU is full"),
         ([("done", "")], -9, Failed, "1 of 2 ranks died without a word"),
         ([], 1, Failed, "2 of 2 ranks died without a word"),
     ],

@@ -7,7 +7,7 @@ import asyncio
 import click
 
 from eagle_tui import fmt
-from eagle_tui.client import SocketClient
+from eagle_tui.client import SocketClient, wait_gone
 from eagle_tui.protocol import PhaseStatus, Status
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.text import visible
@@ -15,6 +15,8 @@ from eagle_tui.text import visible
 POLL_S = 1.0
 EVERY_S = 5.0
 """Least time between two progress lines of the same phase."""
+DOWN_S = 120.0
+"""Servers get a minute to stop by themselves; then they are killed."""
 FAILED = 1
 
 
@@ -71,6 +73,7 @@ async def follow_to_the_end(run: RunDir, *, stop_after: bool) -> int:
                     click.echo(f"every phase is done{but}")
                 if stop_after:
                     await client.command("down", {})
+                    await asyncio.to_thread(wait_gone, run, DOWN_S)
                 return code
             await asyncio.sleep(POLL_S)
 

@@ -11,12 +11,12 @@ import click
 from eagle_tui import fmt
 from eagle_tui.actions import ACTIONS, Action, Param
 from eagle_tui.cli.common import RUN, Exit, ask, interactive, rundir
-from eagle_tui.client import SocketClient, is_down, last_status
+from eagle_tui.client import SocketClient, is_down, last_status, wait_gone
 from eagle_tui.client_api import ClientError
 from eagle_tui.protocol import CommandStatus, Preview
 from eagle_tui.text import visible
 
-REFUSED = 3
+FAILED, REFUSED = 1, 3
 POLL_S = 0.2
 STATE_WORDS = {"in_effect": "in effect"}
 
@@ -124,6 +124,8 @@ def send(
                 command = command.model_copy(update={"state": "in_effect"})
 
     command = ask(run, order)
+    if verb == "down" and command.state == "in_effect" and not wait_gone(run):
+        raise Exit(FAILED, f"{run.root}: the run is down, but its supervisor does not end")
     if command.state == "refused":
         raise Exit(REFUSED, f"{verb} refused: {visible(command.reason)}")
     if command.state != "in_effect" and wait:

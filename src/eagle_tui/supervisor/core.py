@@ -58,6 +58,7 @@ class Supervisor:
         self._second_at = self._snapshot_at = float("-inf")
         self._root = _identity(run.root)
         self._gone_since: float | None = None
+        self._down = False
         self.recorder = Recorder(store)
         self._http = httpx.AsyncClient(trust_env=False)
         self._gpu = GpuSampler(clock)
@@ -93,6 +94,10 @@ class Supervisor:
             with contextlib.suppress(sqlite3.Error):
                 self.recorder.flush(self.clock.wall())
             await self._http.aclose()
+            if self._down:
+                # Last of all: from now on nobody waits for us, and `up` starts another supervisor.
+                self.status = self._make_status()
+                self._write_snapshot("stopped")
 
     def _round(self) -> bool:
         """One round, whatever happens: a disk that is full or ill is told, and tried again; True
@@ -157,8 +162,7 @@ class Supervisor:
             return False
         self.orders.settle_down()
         self.say("info", "supervisor", "the run is down")
-        self.status = self._make_status()
-        self._write_snapshot("stopped")
+        self._down = True
         return True
 
     def _is_gone(self) -> bool:
