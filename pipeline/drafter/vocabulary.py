@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+
+_COUNT_AT_ONCE: Final = 1 << 20
+"""Tokens per count: one over the whole vocabulary for each row would take longer than reading."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +35,25 @@ def count_tokens(
     """How often every token of `size` is supervised, int64 [V], in rows of ids and masks.
     ValueError for an id outside the vocabulary."""
     counts = np.zeros(size, np.int64)
-    for ids, mask in rows:
-        chosen = ids[mask == 1]
+    held: list[npt.NDArray[np.int32]] = []
+    waiting = 0
+
+    def count() -> None:
+        chosen = np.concatenate(held) if held else np.zeros(0, np.int32)
         if len(chosen) and not 0 <= int(chosen.min()) <= int(chosen.max()) < size:
             raise ValueError(
                 f"token id {int(chosen.max())} is outside the target's vocabulary of {size}"
             )
-        counts += np.bincount(chosen, minlength=size)
+        counts[:] += np.bincount(chosen, minlength=size)
+        held.clear()
+
+    for ids, mask in rows:
+        held.append(ids[mask == 1])
+        waiting += len(held[-1])
+        if waiting >= _COUNT_AT_ONCE:
+            count()
+            waiting = 0
+    count()
     return counts
 
 

@@ -7,12 +7,12 @@ parent copies from. A rank whose parent is gone ends by itself, so that nothing 
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,7 +35,7 @@ def events_path(directory: Path) -> Path:
 
 
 def ending_path(directory: Path, rank: int) -> Path:
-    """How a rank ended: {outcome, reason}."""
+    """How a rank ended: {outcome, reason, at}."""
     return directory / f"rank-{rank}.json"
 
 
@@ -61,7 +61,10 @@ def run_ranks(worker: Worker, nproc: int, module: str) -> None:
             _copy(worker, tail)
             if worker.stop.is_set() and not told:
                 told = _tell_first(directory)
-            worker.stop.wait(_POLL_S) if not told else _sleep(process)
+            if worker.stop.is_set():
+                _sleep(process)
+            else:
+                worker.stop.wait(_POLL_S)
         _copy(worker, tail)
     finally:
         if process.poll() is None:
@@ -103,6 +106,8 @@ def settle(worker: Worker, directory: Path, nproc: int, code: int) -> None:
         body = atomic.read_json(ending_path(directory, rank))
         if isinstance(body, dict):
             endings.append(body)
+    # The others fail because the first one did, so it is the one that knows why.
+    endings.sort(key=lambda ending: float(ending["at"]))
     for outcome, error in (("refused", Refused), ("failed", Failed)):
         for ending in endings:
             if ending["outcome"] == outcome:
@@ -120,6 +125,5 @@ def settle(worker: Worker, directory: Path, nproc: int, code: int) -> None:
 
 def leave_ending(directory: Path, rank: int, outcome: str, reason: str) -> None:
     """Write how this rank ended."""
-    atomic.write_text(
-        ending_path(directory, rank), json.dumps({"outcome": outcome, "reason": reason})
-    )
+    body = {"outcome": outcome, "reason": reason, "at": time.time()}
+    atomic.write_json(ending_path(directory, rank), body)

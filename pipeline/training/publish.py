@@ -9,6 +9,8 @@ from typing import Any, Final
 import safetensors
 import torch
 
+from eagle_tui.config.target import BUILTIN
+
 from ..drafter.check import check_export
 from ..drafter.export import write_export, write_speculators
 from ..worker import Failed, Worker
@@ -33,7 +35,7 @@ def publish(
     Failed when the export does not pass its own check."""
     state, tensors = checkpoints.best()
     root = worker.run.phase("train")
-    target = material.target
+    target, model = material.target, worker.config.target.model
     about = {"steps": state.step, "accept_length_simulated": state.accept}
     config = replace(material.config, extra={"eagle_tui": about})
     outputs = write_export(root / EXPORT, config, tensors)
@@ -42,7 +44,7 @@ def publish(
         material.config,
         tensors,
         target.embedding(),
-        worker.config.target.model,
+        model if not model.startswith(BUILTIN) else str(target.path),
         [str(name) for name in target.config.get("architectures") or []],
     )
     findings = check_export(root / EXPORT, target, layers=material.config.layers)

@@ -14,7 +14,7 @@ from ..drafter.metrics import Tally, tally_row
 from .data import Table
 from .ranks import Ranks
 
-ROWS_PER_DATASET: Final = 48
+ROWS_PER_DATASET: Final = 24
 """Rows of each dataset that are judged; more would only cost time."""
 
 

@@ -41,6 +41,7 @@ def test_step_0_is_a_plain_causal_pass_over_next_tokens_and_states(model: Drafte
     assert_same(logits(model, rows, 1), plain[None])
 
 
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
 @pytest.mark.parametrize("kernel", [CpuFlash(), Explicit()])
 @pytest.mark.parametrize("backend", ["mask", "flex"])
 def test_all_ways_to_attend_agree(model: Drafter, kernel: Kernel, backend: str) -> None:
