@@ -67,7 +67,8 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "cap",
         "Cap",
-        "Cap a dataset by tokens or samples, raise its cap or take it away.",
+        "Cap a dataset (or `total`: all together) by tokens or samples, raise the cap or take it "
+        "away.",
         key="c",
         verb="cap",
         params=(

@@ -87,6 +87,17 @@ def test_a_cap_on_a_dataset_not_begun_borrows_the_mean_of_the_others() -> None:
     assert "about 20 more, 30 prompts left out" in change.sentence
 
 
+def test_caps_over_all_datasets_together() -> None:
+    change = apply(view(), "cap", {"dataset": "total", "tokens": 50_000, "samples": 40})
+    assert change.desired.cap_tokens_total == 50_000
+    assert change.desired.cap_samples_total == 40
+    assert "50,000 tokens and 40 responses; 1,000 tokens in 10 responses now" in change.sentence
+    free = apply(view(desired=change.desired), "cap", {"dataset": "total", "none": True}).desired
+    assert (free.cap_tokens_total, free.cap_samples_total) == (0, 0)
+    with pytest.raises(Refusal, match="say the cap"):
+        apply(view(), "cap", {"dataset": "total"})
+
+
 def test_no_cap_overrules_run_toml() -> None:
     change = apply(view(), "cap", {"dataset": "short", "none": True})
     assert limits(CONFIG, change.desired, CONFIG.dataset_named("short")).cap_tokens is None

@@ -253,6 +253,8 @@ class RunConfig(Section):
     @classmethod
     def _free_file_names(cls, datasets: list[DatasetSection]) -> list[DatasetSection]:
         for dataset in datasets:
+            if dataset.name == "total":
+                raise ValueError("'total' stands for all datasets together; choose another name")
             for ending in RESERVED_ENDINGS:
                 if dataset.name.endswith(ending):
                     raise ValueError(f"{dataset.name!r}: {ending!r} is an ending of our own files")

@@ -21,6 +21,8 @@ from eagle_tui.supervisor.phases import PAUSABLE
 from eagle_tui.supervisor.work import work_of
 
 MAX_CONCURRENCY = 65_536
+TOTAL = "total"
+"""In place of a dataset's name: all datasets together."""
 RETRIED = ("failed", "over_context", "aborted", "no_answer", "loop", "truncated")
 """States whose prompts can be generated again."""
 
@@ -141,7 +143,30 @@ def _resume(view: View, args: dict[str, Any]) -> Change:
     return Change(_next(view, pause="no"), "generation goes on")
 
 
+def _cap_total(view: View, args: dict[str, Any]) -> Change:
+    """Caps over all datasets together."""
+    tokens, samples = _count(args, "tokens"), _count(args, "samples")
+    changes: dict[str, Any] = {}
+    if args.get("none"):
+        changes = {"cap_tokens_total": 0, "cap_samples_total": 0}
+    if tokens is not None:
+        changes["cap_tokens_total"] = tokens
+    if samples is not None:
+        changes["cap_samples_total"] = samples
+    if not changes:
+        raise Refusal("total: say the cap, for example --tokens 50M or --samples 50000, or --none")
+    have = sum(f.tokens for f in view.datasets.values())
+    done = sum(f.done for f in view.datasets.values())
+    words = [f"{tokens:,} tokens"] if tokens else []
+    words += [f"{samples:,} responses"] if samples else []
+    cap = f"cap at {' and '.join(words)}" if words else "no cap"
+    sentence = f"all datasets together: {cap}; {have:,} tokens in {done:,} responses now"
+    return _reopened(view, _next(view, **changes), sentence)
+
+
 def _cap(view: View, args: dict[str, Any]) -> Change:
+    if args.get("dataset") == TOTAL:
+        return _cap_total(view, args)
     name = _dataset(view, args)
     tokens, samples = _count(args, "tokens"), _count(args, "samples")
     figures = view.datasets.get(name, DatasetFigures())
