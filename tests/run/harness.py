@@ -20,7 +20,9 @@ from eagle_tui.protocol import Status
 from eagle_tui.rundir.paths import RunDir
 
 EAGLE = [sys.executable, "-m", "eagle_tui"]
-ENV = {**os.environ, "OMP_NUM_THREADS": "1", "TERM": "xterm-256color"}
+# A size in the environment would hide the terminal's own from the screen.
+ENV = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
+ENV |= {"OMP_NUM_THREADS": "1", "TERM": "xterm-256color"}
 
 # Short prompts and answers, so that a test takes seconds. Restarts are quick and never used up.
 FAST = (
