@@ -103,7 +103,7 @@ def test_an_operators_hour(new_run: Callable[..., Run], tmux: Tmux) -> None:
     status = run.wait("paused", lambda s: s.phases[1].state == "paused", 20)
     took = time.monotonic() - asked
     assert in_flight(status) == 0
-    assert took < 6.0, f"{took:.1f} s until the pause held, on a quiet machine it is under 2 s"
+    assert took < 15.0, f"{took:.1f} s until the pause held; on a quiet machine it is under 2 s"
     held = status.phases[1].done
     tmux.wait("paused")
     time.sleep(2.0)
