@@ -10,7 +10,7 @@ import click
 
 from eagle_tui import fmt
 from eagle_tui.actions import ACTIONS, Action, Param
-from eagle_tui.cli.common import RUN, Exit, ask, interactive, rundir
+from eagle_tui.cli.common import Exit, ask, interactive, rundir
 from eagle_tui.client import SocketClient, is_down, last_status, wait_gone
 from eagle_tui.client_api import ClientError
 from eagle_tui.protocol import CommandStatus, Preview
@@ -133,5 +133,3 @@ def send(
 
 
 COMMANDS = [_command(action) for action in ACTIONS if action.verb]
-
-__all__ = ["COMMANDS", "RUN", "send"]
