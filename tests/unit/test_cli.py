@@ -63,6 +63,14 @@ def test_init_with_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert not (tmp_path / "s").exists()
 
 
+def test_a_demo_that_cannot_be_made_touches_nothing_of_the_user(tmp_path: Path) -> None:
+    mine = tmp_path / "data" / "mine.jsonl"
+    mine.parent.mkdir()
+    mine.write_text("{}\n")
+    assert run("demo", str(tmp_path), "--headless", "--set", "generate.concurency=1") == 2
+    assert mine.read_text() == "{}\n"
+
+
 def test_counts_are_read_as_people_write_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("cap", "nowhere", "x", "--tokens", "10X") == 2
     assert "'10X' is not a count" in capsys.readouterr().err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -168,11 +167,7 @@ def demo(directory: Path | None, headless: bool, keep: bool, settings: tuple[str
         click.echo(f"{directory}: going on with the demo there")
     run = RunDir.at(directory)
     if not run.config.exists():
-        try:
-            make_run(directory, "demo", settings)
-        except BaseException:
-            shutil.rmtree(run.root / "data", ignore_errors=True)
-            raise
+        make_run(directory, "demo", settings)
     click.echo(f"demo run: {run.root}")
     if not ensure_supervisor(run, up=True):
         asyncio.run(_go_on(run))
