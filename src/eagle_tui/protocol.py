@@ -245,6 +245,16 @@ class Event(Frozen):
     text: str
 
 
+class Mark(Frozen):
+    """A moment that charts show: something that changed what they show."""
+
+    id: int
+    at: float
+    kind: str
+    """retune, crash, hang, pause, phase, …"""
+    text: str
+
+
 class HistoryPoint(Frozen):
     t: float
     """Start of the bucket, Unix seconds."""

@@ -114,3 +114,11 @@ def test_a_new_supervisor_goes_on_with_the_bucket_of_the_old(tmp_path: Path) -> 
     second.add(610.0, {"x": 30.0})
     (bucket,) = second.query("x", 0.0, 60.0, 611.0).points
     assert (bucket.mean, bucket.low, bucket.high) == (20.0, 10.0, 30.0)
+
+
+def test_marks_come_in_order_of_time(store: Store) -> None:
+    store.mark(3.0, "retune", "c")
+    store.mark(1.0, "pause", "a")
+    store.mark(3.0, "crash", "d")
+    assert [m.text for m in store.marks(0.0)] == ["a", "c", "d"]
+    assert [(m.kind, m.text) for m in store.marks(2.0, limit=1)] == [("crash", "d")]

@@ -4,6 +4,7 @@
     GET  /v1/samples?dataset=&kind=newest&limit=20   stored responses
     GET  /v1/events?after=0&limit=200                the run's history
     GET  /v1/history?series=tok_s&since=0&step=1     a metric over time
+    GET  /v1/marks?since=0&limit=1000                what changed when, for charts
     GET  /v1/commands/ID                             how far a command is
     POST /v1/commands  {id, verb, args, origin}      an order
     POST /v1/preview   {verb, args}                  what an order would do
@@ -100,6 +101,12 @@ def make_app(supervisor: Supervisor) -> Starlette:
         )
         return JSONResponse(found.model_dump(mode="json"))
 
+    async def marks(request: Request) -> Response:
+        found = supervisor.store.marks(
+            _float(request, "since", 0.0), _integer(request, "limit", 1000, MOST_ROWS)
+        )
+        return JSONResponse({"marks": [m.model_dump(mode="json") for m in found]})
+
     async def command(request: Request) -> Response:
         found = supervisor.store.command(request.path_params["id"])
         if found is None:
@@ -126,6 +133,7 @@ def make_app(supervisor: Supervisor) -> Starlette:
             Route("/v1/samples", get_samples),
             Route("/v1/events", events),
             Route("/v1/history", history),
+            Route("/v1/marks", marks),
             Route("/v1/commands/{id}", command),
             Route("/v1/commands", order, methods=["POST"]),
             Route("/v1/preview", preview, methods=["POST"]),

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from eagle_tui.proc import Process
-from eagle_tui.protocol import CommandStatus, Event, Severity
+from eagle_tui.protocol import CommandStatus, Event, Mark, Severity
 from eagle_tui.rundir.desired import Desired
 
 VERSION = 1
 KEPT_EVENTS = 200_000
+KEPT_MARKS = 10_000
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS kept (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -41,6 +42,9 @@ CREATE TABLE IF NOT EXISTS history (
     total REAL NOT NULL, low REAL NOT NULL, high REAL NOT NULL,
     PRIMARY KEY (series, step, t)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS history_by_age ON history (step, t);
+CREATE TABLE IF NOT EXISTS marks (
+    id INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS marks_by_time ON marks (at);
 """
 
 Kind = Literal["phase", "server"]
@@ -277,6 +281,20 @@ class Store:
         """Unix time of the newest event; 0 when there is none."""
         row = self._db.execute("SELECT at FROM events ORDER BY id DESC LIMIT 1").fetchone()
         return 0.0 if row is None else float(row[0])
+
+    # -- marks ------------------------------------------------------------------------------------
+
+    def mark(self, at: float, kind: str, text: str) -> None:
+        """Mark a moment for the charts: what changed then, in a few words."""
+        self._db.execute("INSERT INTO marks (at, kind, text) VALUES (?, ?, ?)", (at, kind, text))
+        self._db.execute(
+            "DELETE FROM marks WHERE id <= (SELECT MAX(id) FROM marks) - ?", (KEPT_MARKS,)
+        )
+
+    def marks(self, since: float, limit: int = 1000) -> list[Mark]:
+        """The newest `limit` marks at or after Unix time `since`, the oldest first."""
+        sql = "SELECT * FROM marks WHERE at >= ? ORDER BY at DESC, id DESC LIMIT ?"
+        return [Mark(**dict(row)) for row in self._db.execute(sql, (since, limit))][::-1]
 
     # -- history ----------------------------------------------------------------------------------
 
