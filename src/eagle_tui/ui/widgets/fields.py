@@ -14,6 +14,7 @@ from textual.widgets import Input
 from eagle_tui import fmt
 from eagle_tui.actions import Param
 from eagle_tui.ui.canvas import Canvas, Line, Pen
+from eagle_tui.ui.widgets.entry import Entry
 
 LABEL_WIDTH = 13
 
@@ -113,15 +114,14 @@ class SwitchField(Canvas, can_focus=True):
         self.redraw()
 
 
-class TextInput(Input):
+class TextInput(Entry):
     """A text field that leaves y and q to the dialog where they cannot be part of the value."""
 
     def __init__(self, free_text: bool, value: str, placeholder: str) -> None:
-        super().__init__(value, placeholder=placeholder, compact=True, select_on_focus=False)
+        super().__init__(value, placeholder=placeholder)
         self._free_text = free_text
-        self.cursor_blink = False
 
-    def on_key(self, event: events.Key) -> None:
+    async def on_key(self, event: events.Key) -> None:
         """Runs before the base class's handler, which would insert the letter."""
         if not self._free_text and event.key in ("y", "q"):
             event.stop()
