@@ -1,0 +1,84 @@
+"""Textual's driver, made fit for a terminal that stalls, vanishes or sends rubbish.
+
+Textual's own writes block the event loop when the terminal is not read, and its input thread takes
+the whole app down when a key is no valid UTF-8 or when reading fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from textual.drivers.linux_driver import LinuxDriver
+from textual.message import Message
+
+from eagle_tui.ui.outlet import Outlet
+
+
+class ScreenDriver(LinuxDriver):
+    """Output never waits; input survives what cannot be read."""
+
+    class CaughtUp(Message):
+        """Frames were left out, and the terminal reads again: everything must be drawn anew."""
+
+    class Gone(Message):
+        """The terminal is gone."""
+
+    def __init__(self, app: Any, **options: Any) -> None:
+        super().__init__(app, **options)
+        self._outlet: Outlet | None = None
+        self._setting_modes = False
+
+    @property
+    def behind(self) -> bool:
+        """Whether frames are being left out because the terminal does not read."""
+        return self._outlet is not None and self._outlet.behind
+
+    def write(self, data: str) -> None:
+        """Queue output; never blocks."""
+        if self._outlet is not None:
+            self._outlet.write(data, must=self._setting_modes)
+
+    def start_application_mode(self) -> None:
+        assert self._file is not None
+        self._outlet = Outlet(self._file.fileno(), self._caught_up, self._gone)
+        self._outlet.start()
+        with self._modes():
+            super().start_application_mode()  # type: ignore[no-untyped-call]
+
+    def stop_application_mode(self) -> None:
+        with self._modes():
+            super().stop_application_mode()
+
+    def close(self) -> None:
+        if self._outlet is not None:
+            self._outlet.stop()
+            self._outlet = None
+        super().close()
+
+    def run_input_thread(self) -> None:
+        """Read keys until the end; what cannot be understood is lost, and nothing else."""
+        while not self.exit_event.is_set():
+            try:
+                super().run_input_thread()
+            except (ValueError, OverflowError):
+                continue  # no UTF-8, or a sequence with an impossible number in it
+            except OSError:
+                self._gone()
+                return
+
+    @contextmanager
+    def _modes(self) -> Iterator[None]:
+        """Within it, what is written is never left out."""
+        self._setting_modes = True
+        try:
+            yield
+        finally:
+            self._setting_modes = False
+
+    def _caught_up(self) -> None:
+        self.send_message(self.CaughtUp())
+
+    def _gone(self) -> None:
+        self.send_message(self.Gone())
