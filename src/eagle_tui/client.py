@@ -23,8 +23,11 @@ from eagle_tui.client_api import ClientError
 from eagle_tui.protocol import (
     SCHEMA,
     CommandStatus,
+    Estimate,
     Event,
     History,
+    Launch,
+    Mark,
     Preview,
     Sample,
     Status,
@@ -176,6 +179,11 @@ class SocketClient:
             trust_env=False,
         )
 
+    @property
+    def readonly(self) -> str:
+        """Empty: a supervisor takes orders."""
+        return ""
+
     async def __aenter__(self) -> SocketClient:
         return self
 
@@ -213,10 +221,36 @@ class SocketClient:
         body = await self._ask("GET", "/v1/events", params={"after": after, "limit": limit})
         return [_read(Event, row) for row in body["events"]]
 
-    async def history(self, series: str, since: float, step_s: float) -> History:
+    async def history(
+        self, series: str, since: float, step_s: float, until: float | None = None
+    ) -> History:
         """A metric over time; see `RunClient`."""
         params = {"series": series, "since": since, "step": step_s}
+        if until is not None:
+            params["until"] = until
         return _read(History, await self._ask("GET", "/v1/history", params=params))
+
+    async def series(self) -> list[str]:
+        """The names of all metrics."""
+        return [str(name) for name in (await self._ask("GET", "/v1/series"))["series"]]
+
+    async def marks(self, since: float) -> list[Mark]:
+        """Moments that charts show; see `RunClient`."""
+        body = await self._ask("GET", "/v1/marks", params={"since": since})
+        return [_read(Mark, row) for row in body["marks"]]
+
+    async def estimates(self) -> list[Estimate]:
+        """What was estimated; see `RunClient`."""
+        body = await self._ask("GET", "/v1/estimates")
+        return [_read(Estimate, row) for row in body["estimates"]]
+
+    async def launches(self, server: str | None = None, limit: int = 200) -> list[Launch]:
+        """Launches of servers; see `RunClient`."""
+        params: dict[str, Any] = {"limit": limit}
+        if server is not None:
+            params["server"] = server
+        body = await self._ask("GET", "/v1/launches", params=params)
+        return [_read(Launch, row) for row in body["launches"]]
 
     async def preview(self, verb: str, args: dict[str, Any]) -> Preview:
         """What an order would do."""

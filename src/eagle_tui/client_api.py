@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from typing import Any, Literal, Protocol
 
-from eagle_tui.protocol import CommandStatus, Event, History, Preview, Sample, Status
+from eagle_tui.protocol import (
+    CommandStatus,
+    Estimate,
+    Event,
+    History,
+    Launch,
+    Mark,
+    Preview,
+    Sample,
+    Status,
+)
 
 SampleKind = Literal["newest", "longest", "truncated", "no_answer", "loop"]
 SAMPLE_KINDS: tuple[SampleKind, ...] = ("newest", "longest", "truncated", "no_answer", "loop")
@@ -21,6 +31,12 @@ class ClientError(Exception):
 
 class RunClient(Protocol):
     """Asks one run. Every method raises `ClientError` when the supervisor does not answer."""
+
+    @property
+    def readonly(self) -> str:
+        """Why no order can be given, as a sentence; empty: orders are taken. A screen hides or
+        refuses its acting keys by it."""
+        ...
 
     async def status(self) -> Status:
         """The newest snapshot."""
@@ -35,8 +51,29 @@ class RunClient(Protocol):
         """The newest `limit` of the events whose id is above `after`, oldest first."""
         ...
 
-    async def history(self, series: str, since: float, step_s: float) -> History:
-        """One metric from Unix time `since` until now, in buckets of about `step_s` seconds."""
+    async def history(
+        self, series: str, since: float, step_s: float, until: float | None = None
+    ) -> History:
+        """One metric from Unix time `since` to `until` (None: now), in buckets of about `step_s`
+        seconds, never finer than what is kept of that time; `History.step_s` says how large they
+        are. Buckets are aligned to the wall clock. An unknown metric has no points."""
+        ...
+
+    async def series(self) -> list[str]:
+        """The names of all metrics that were ever recorded, sorted (docs/status.md)."""
+        ...
+
+    async def marks(self, since: float) -> list[Mark]:
+        """Moments from Unix time `since` on that charts show: pauses, retunes, crashes, phases,
+        caps. The oldest first."""
+        ...
+
+    async def estimates(self) -> list[Estimate]:
+        """What was estimated of each phase at moments of it, the oldest first."""
+        ...
+
+    async def launches(self, server: str | None = None, limit: int = 200) -> list[Launch]:
+        """The newest `limit` launches of one server (None: of all), the oldest first."""
         ...
 
     async def preview(self, verb: str, args: dict[str, Any]) -> Preview:

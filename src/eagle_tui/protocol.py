@@ -289,6 +289,8 @@ class Status(Frozen):
     supervisor: SupervisorStatus
     phases: tuple[PhaseStatus, ...] = ()
     datasets: tuple[DatasetStatus, ...] = ()
+    total: DatasetStatus | None = None
+    """All datasets of prompts together, named `total`; its caps are those over all datasets."""
     servers: tuple[ServerStatus, ...] = ()
     gpus: tuple[GpuStatus, ...] = ()
     host: HostStatus = HostStatus()

@@ -51,9 +51,11 @@ class FakeClient(RecordedClient):
         self._there()
         return await super().events(after, limit)
 
-    async def history(self, series: str, since: float, step_s: float) -> History:
+    async def history(
+        self, series: str, since: float, step_s: float, until: float | None = None
+    ) -> History:
         self._there()
-        return await super().history(series, since, step_s)
+        return await super().history(series, since, step_s, until)
 
     async def preview(self, verb: str, args: dict[str, Any]) -> Preview:
         self._there()

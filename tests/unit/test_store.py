@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from eagle_tui.history import Recorder
 from eagle_tui.proc import Process
 from eagle_tui.protocol import CommandStatus
 from eagle_tui.rundir.desired import DatasetControl, Desired, Endpoint
@@ -86,34 +85,6 @@ def test_events_newest_but_in_order(store: Store) -> None:
     assert [e.text for e in store.events(0, 3)] == ["event 7", "event 8", "event 9"]
     last = store.events(0, 1)[0].id
     assert store.events(last, 10) == []
-
-
-def test_history_in_tiers(store: Store) -> None:
-    recorder = Recorder(store)
-    for second in range(1200):
-        recorder.add(99_960.0 + second, {"tok_s": float(second), "gap": None})
-    now = 99_960.0 + 1199
-    fine = recorder.query("tok_s", now - 60, 1.0, now)
-    assert fine.step_s == 1.0 and fine.points[-1].mean == 1199.0
-    coarse = recorder.query("tok_s", 0.0, 1.0, now)
-    assert coarse.step_s == 60.0
-    bucket = next(p for p in coarse.points if p.t == 100_020.0)
-    assert (bucket.low, bucket.high, bucket.mean) == (60.0, 119.0, 89.5)
-    assert recorder.query("gap", 0.0, 1.0, now).points == ()
-    assert store.buckets("tok_s", 1, 0.0)[0][0] >= now - 900 - 10, "old fine buckets are dropped"
-
-
-def test_a_new_supervisor_goes_on_with_the_bucket_of_the_old(tmp_path: Path) -> None:
-    path = tmp_path / "state.sqlite"
-    store = Store(path)
-    first = Recorder(store)
-    first.add(600.0, {"x": 10.0})
-    first.flush(600.0)
-    store.close()
-    second = Recorder(Store(path))
-    second.add(610.0, {"x": 30.0})
-    (bucket,) = second.query("x", 0.0, 60.0, 611.0).points
-    assert (bucket.mean, bucket.low, bucket.high) == (20.0, 10.0, 30.0)
 
 
 def test_marks_come_in_order_of_time(store: Store) -> None:

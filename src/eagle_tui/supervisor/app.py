@@ -3,8 +3,11 @@
     GET  /v1/status                                  the snapshot (docs/status.md)
     GET  /v1/samples?dataset=&kind=newest&limit=20   stored responses
     GET  /v1/events?after=0&limit=200                the run's history
-    GET  /v1/history?series=tok_s&since=0&step=1     a metric over time
+    GET  /v1/history?series=tok_s&since=0&step=1&until=   a metric over time
+    GET  /v1/series                                  the names of all metrics
     GET  /v1/marks?since=0&limit=1000                what changed when, for charts
+    GET  /v1/estimates                               what was estimated of the phases, and when
+    GET  /v1/launches?server=&limit=200              launches of servers, with settings and outcome
     GET  /v1/commands/ID                             how far a command is
     POST /v1/commands  {id, verb, args, origin}      an order
     POST /v1/preview   {verb, args}                  what an order would do
@@ -25,7 +28,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from eagle_tui.protocol import CommandRequest
-from eagle_tui.supervisor import samples
 from eagle_tui.supervisor.core import Supervisor
 
 MOST_ROWS = 2000
@@ -72,40 +74,50 @@ def make_app(supervisor: Supervisor) -> Starlette:
         return JSONResponse(supervisor.status.to_json())
 
     async def get_samples(request: Request) -> Response:
-        run = supervisor.board.run
-        files = {
-            d.name: run.prompts(d.name) if d.kind == "native" else run.responses(d.name)
-            for d in supervisor.board.config.dataset
-        }
-        name = request.query_params.get("dataset")
-        if name is not None and name not in files:
-            raise BadRequest(f"no dataset is named {name[:60]!r}")
-        paths = [files[name]] if name else list(files.values())
-        kind = request.query_params.get("kind", "newest")
-        limit = _integer(request, "limit", 20, MOST_SAMPLES)
-        found = await asyncio.to_thread(samples.read, paths, kind, limit)
+        found = await asyncio.to_thread(
+            supervisor.archive.samples,
+            supervisor.board.config.dataset,
+            request.query_params.get("dataset"),
+            request.query_params.get("kind", "newest"),
+            _integer(request, "limit", 20, MOST_SAMPLES),
+        )
         return JSONResponse({"samples": [s.model_dump(mode="json") for s in found]})
 
     async def events(request: Request) -> Response:
-        found = supervisor.store.events(
+        found = supervisor.archive.events(
             _integer(request, "after", 0), _integer(request, "limit", 200, MOST_ROWS)
         )
         return JSONResponse({"events": [e.model_dump(mode="json") for e in found]})
 
     async def history(request: Request) -> Response:
+        now = supervisor.clock.wall()
         found = supervisor.recorder.query(
             request.query_params.get("series", "tok_s"),
             _float(request, "since", 0.0),
             _float(request, "step", 1.0),
-            supervisor.clock.wall(),
+            now,
+            _float(request, "until", now),
         )
         return JSONResponse(found.model_dump(mode="json"))
 
+    async def series(request: Request) -> Response:
+        return JSONResponse({"series": supervisor.archive.series()})
+
+    async def estimates(request: Request) -> Response:
+        found = supervisor.archive.estimates()
+        return JSONResponse({"estimates": [e.model_dump(mode="json") for e in found]})
+
     async def marks(request: Request) -> Response:
-        found = supervisor.store.marks(
+        found = supervisor.archive.marks(
             _float(request, "since", 0.0), _integer(request, "limit", 1000, MOST_ROWS)
         )
         return JSONResponse({"marks": [m.model_dump(mode="json") for m in found]})
+
+    async def launches(request: Request) -> Response:
+        found = supervisor.store.servers.launches(
+            request.query_params.get("server"), _integer(request, "limit", 200, MOST_ROWS)
+        )
+        return JSONResponse({"launches": [launch.model_dump(mode="json") for launch in found]})
 
     async def command(request: Request) -> Response:
         found = supervisor.store.command(request.path_params["id"])
@@ -133,7 +145,10 @@ def make_app(supervisor: Supervisor) -> Starlette:
             Route("/v1/samples", get_samples),
             Route("/v1/events", events),
             Route("/v1/history", history),
+            Route("/v1/series", series),
             Route("/v1/marks", marks),
+            Route("/v1/estimates", estimates),
+            Route("/v1/launches", launches),
             Route("/v1/commands/{id}", command),
             Route("/v1/commands", order, methods=["POST"]),
             Route("/v1/preview", preview, methods=["POST"]),

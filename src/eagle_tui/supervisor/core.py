@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 
-from eagle_tui import __version__
+from eagle_tui import __version__, series
 from eagle_tui.clock import Clock
 from eagle_tui.config import RunConfig
 from eagle_tui.history import Recorder
@@ -20,6 +20,7 @@ from eagle_tui.protocol import HostStatus, Severity, Status
 from eagle_tui.rundir import atomic
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.supervisor import reconcile
+from eagle_tui.supervisor.archive import Archive
 from eagle_tui.supervisor.board import Board
 from eagle_tui.supervisor.orders import Orders
 from eagle_tui.supervisor.servers import Context, ManagedServer
@@ -60,6 +61,7 @@ class Supervisor:
         self._gone_since: float | None = None
         self._down = False
         self.recorder = Recorder(store)
+        self.archive = Archive(run, store)
         self._http = httpx.AsyncClient(trust_env=False)
         self._gpu = GpuSampler(clock)
         self._host = HostSampler(run.root, clock)
@@ -199,28 +201,10 @@ class Supervisor:
                 gpu_note=self._gpu.note,
             )
         self.status = self._make_status()
-        self._record()
+        self.recorder.add(self.status.at, series.values(self.status))
 
     def _make_status(self) -> Status:
         return self._maker.make(self._host_status, self._gpu.gpus())
-
-    def _record(self) -> None:
-        status = self.status
-        live = [s for s in status.servers if s.tok_s is not None]
-        values: dict[str, float | None] = {
-            "tok_s": sum(s.tok_s or 0.0 for s in live) if live else None,
-            "running": float(sum(s.running or 0 for s in live)) if live else None,
-            "queued": float(sum(s.queued or 0 for s in live)) if live else None,
-            "kv_usage": max((s.kv_usage or 0.0 for s in live), default=None),
-            "cpu": status.host.cpu,
-            "mem": status.host.mem,
-        }
-        for phase in status.phases:
-            if phase.state == "running":
-                values.update({f"{phase.name}.{k}": v for k, v in phase.figures.items()})
-        for gpu in status.gpus:
-            values[f"gpu{gpu.index}.util"] = gpu.util
-        self.recorder.add(status.at, values)
 
     def _write_snapshot(self, state: str) -> None:
         """What is shown of the run while no supervisor is there."""

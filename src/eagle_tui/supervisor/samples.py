@@ -88,22 +88,22 @@ def _native(row: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def read(paths: list[Path], kind: str, limit: int) -> list[Sample]:
-    """Samples of one kind from these files, the newest (or longest) first. ValueError for a kind
-    that is none of KINDS."""
+def read(paths: list[Path], kind: str, limit: int, until: float = float("inf")) -> list[Sample]:
+    """Samples of one kind from these files that were there at Unix time `until`, the newest (or
+    longest) first. ValueError for a kind that is none of KINDS."""
     if kind not in KINDS:
         raise ValueError(f"kind: expected one of {', '.join(KINDS)}; found {kind!r}")
     found: list[Sample] = []
     for path in paths:
         if kind == "longest":
-            found += _longest(path, limit)
+            found += _longest(path, limit, until)
             continue
         count = 0
         for line in lines_backward(path):
             if kind != "newest" and f'"{kind}"'.encode() not in line:
                 continue
             sample = to_sample(json.loads(line))
-            if kind in ("newest", sample.state):
+            if kind in ("newest", sample.state) and sample.at <= until:
                 found.append(sample)
                 count += 1
                 if count >= limit:
@@ -115,7 +115,13 @@ def read(paths: list[Path], kind: str, limit: int) -> list[Sample]:
     return found[:limit]
 
 
-def _longest(path: Path, limit: int) -> list[Sample]:
+def _longest(path: Path, limit: int, until: float) -> list[Sample]:
     """The rows with the most bytes stand in for the most tokens until they are read."""
-    lines = sorted(lines_backward(path), key=len, reverse=True)[: limit * 2]
-    return [to_sample(json.loads(line)) for line in lines]
+    found: list[Sample] = []
+    for line in sorted(lines_backward(path), key=len, reverse=True):
+        sample = to_sample(json.loads(line))
+        if sample.at <= until:
+            found.append(sample)
+        if len(found) >= limit * 2:
+            break
+    return found

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +16,9 @@ from typing import Any, Literal
 from eagle_tui.proc import Process
 from eagle_tui.protocol import CommandStatus, Event, Mark, Severity
 from eagle_tui.rundir.desired import Desired
+from eagle_tui.supervisor import launches, past
+from eagle_tui.supervisor.launches import ServerStore
+from eagle_tui.supervisor.past import FOR_EVER, Past
 
 VERSION = 1
 KEPT_EVENTS = 200_000
@@ -37,11 +39,6 @@ CREATE TABLE IF NOT EXISTS attempts (
 CREATE TABLE IF NOT EXISTS events (
     id INTEGER PRIMARY KEY, at REAL NOT NULL, severity TEXT NOT NULL, source TEXT NOT NULL,
     text TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS history (
-    series TEXT NOT NULL, step INTEGER NOT NULL, t INTEGER NOT NULL, n INTEGER NOT NULL,
-    total REAL NOT NULL, low REAL NOT NULL, high REAL NOT NULL,
-    PRIMARY KEY (series, step, t)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS history_by_age ON history (step, t);
 CREATE TABLE IF NOT EXISTS marks (
     id INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS marks_by_time ON marks (at);
@@ -82,7 +79,7 @@ class StoreError(RuntimeError):
     """The state file cannot be used; the message says why."""
 
 
-class Store:
+class Store(Past):
     """The open state file of a run."""
 
     def __init__(self, path: Path) -> None:
@@ -97,28 +94,18 @@ class Store:
                     f"{path}: written by another version of eagle-tui (schema {found}, this one "
                     f"reads {VERSION}). Use that version for this run."
                 )
-            self._db.executescript(SCHEMA)
+            self._db.executescript(SCHEMA + past.SCHEMA + launches.SCHEMA)
             self._db.execute(f"PRAGMA user_version={VERSION}")
         except sqlite3.DatabaseError as error:
             raise StoreError(
                 f"{path}: {error}. Outputs of the phases are not in this file: move it away and "
                 "run `eagle-tui up` to go on from them."
             ) from error
+        self.servers = ServerStore(self._db)
 
     def close(self) -> None:
         """Close the file."""
         self._db.close()
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """All or nothing. Transactions do not nest."""
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
 
     # -- kept values ------------------------------------------------------------------------------
 
@@ -175,11 +162,18 @@ class Store:
         return [_command(row).status for row in self._db.execute(sql, (limit,))][::-1]
 
     def accept(
-        self, command_id: str, desired: Desired, at: float, todo: dict[str, Any] | None = None
+        self,
+        command_id: str,
+        desired: Desired,
+        at: float,
+        todo: dict[str, Any] | None = None,
+        also: Callable[[], None] | None = None,
     ) -> None:
         """In one transaction: keep the desired state and what else is to be done (`todo`, under
-        that key), and mark the command accepted by its `seq`."""
+        that key), write what `also` writes, and mark the command accepted by its `seq`."""
         with self.transaction():
+            if also is not None:
+                also()
             if todo:
                 self.put("todo", [*(self.get("todo") or []), todo])
             self.put("desired", desired.model_copy(update={"endpoints": ()}).model_dump())
@@ -272,10 +266,11 @@ class Store:
             "DELETE FROM events WHERE id <= (SELECT MAX(id) FROM events) - ?", (KEPT_EVENTS,)
         )
 
-    def events(self, after: int, limit: int) -> list[Event]:
-        """The newest `limit` events with an id above `after`, the oldest first."""
-        sql = "SELECT * FROM events WHERE id > ? ORDER BY id DESC LIMIT ?"
-        return [Event(**dict(row)) for row in self._db.execute(sql, (after, limit))][::-1]
+    def events(self, after: int, limit: int, until: float = FOR_EVER) -> list[Event]:
+        """The newest `limit` events with an id above `after` that were told until then, the oldest
+        first."""
+        sql = "SELECT * FROM events WHERE id > ? AND at <= ? ORDER BY id DESC LIMIT ?"
+        return [Event(**dict(row)) for row in self._db.execute(sql, (after, until, limit))][::-1]
 
     def last_event_at(self) -> float:
         """Unix time of the newest event; 0 when there is none."""
@@ -291,32 +286,10 @@ class Store:
             "DELETE FROM marks WHERE id <= (SELECT MAX(id) FROM marks) - ?", (KEPT_MARKS,)
         )
 
-    def marks(self, since: float, limit: int = 1000) -> list[Mark]:
-        """The newest `limit` marks at or after Unix time `since`, the oldest first."""
-        sql = "SELECT * FROM marks WHERE at >= ? ORDER BY at DESC, id DESC LIMIT ?"
-        return [Mark(**dict(row)) for row in self._db.execute(sql, (since, limit))][::-1]
-
-    # -- history ----------------------------------------------------------------------------------
-
-    def add_buckets(self, rows: list[tuple[str, int, int, int, float, float, float]]) -> None:
-        """Write history buckets (series, step, t, n, total, low, high); one that is there is
-        replaced."""
-        with self.transaction():
-            self._db.executemany("INSERT OR REPLACE INTO history VALUES (?,?,?,?,?,?,?)", rows)
-
-    def buckets(
-        self, series: str, step: int, since: float
-    ) -> list[tuple[int, int, float, float, float]]:
-        """History buckets (t, n, total, low, high) from `since` on, in order."""
-        sql = (
-            "SELECT t, n, total, low, high FROM history "
-            "WHERE series = ? AND step = ? AND t >= ? ORDER BY t"
-        )
-        return [tuple(row) for row in self._db.execute(sql, (series, step, since))]
-
-    def drop_buckets(self, step: int, before: float) -> None:
-        """Forget the buckets of a tier that are older than `before`."""
-        self._db.execute("DELETE FROM history WHERE step = ? AND t < ?", (step, before))
+    def marks(self, since: float, limit: int = 1000, until: float = FOR_EVER) -> list[Mark]:
+        """The newest `limit` marks from Unix time `since` to `until`, the oldest first."""
+        sql = "SELECT * FROM marks WHERE at BETWEEN ? AND ? ORDER BY at DESC, id DESC LIMIT ?"
+        return [Mark(**dict(row)) for row in self._db.execute(sql, (since, until, limit))][::-1]
 
 
 def _command(row: sqlite3.Row) -> StoredCommand:

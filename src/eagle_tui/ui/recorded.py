@@ -1,7 +1,8 @@
 """A client that answers from a recorded scene: for pictures of the screen and for tests.
 
 A scene is the JSON of `eagle-tui status --json`, optionally with `samples`, `events`, `history`
-and `previews` (by verb) beside its own keys.
+(points by metric; a plain list is that of `tok_s`), `marks`, `estimates` and `previews` (by verb)
+beside its own keys.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from typing import Any
 
 from eagle_tui.protocol import (
     CommandStatus,
+    Estimate,
     Event,
     History,
     HistoryPoint,
+    Launch,
+    Mark,
     Preview,
     Sample,
     Status,
@@ -28,10 +32,20 @@ class RecordedClient:
         self.now = Status.from_json(scene)
         self.all_samples = [Sample.model_validate(item) for item in scene.get("samples", ())]
         self.all_events = [Event.model_validate(item) for item in scene.get("events", ())]
-        self.points = [HistoryPoint.model_validate(item) for item in scene.get("history", ())]
+        found = scene.get("history", {})
+        self.histories = {
+            name: [HistoryPoint.model_validate(item) for item in points]
+            for name, points in (found if isinstance(found, dict) else {"tok_s": found}).items()
+        }
+        self.all_marks = [Mark.model_validate(item) for item in scene.get("marks", ())]
+        self.all_estimates = [Estimate.model_validate(e) for e in scene.get("estimates", ())]
         self.previews = {
             verb: Preview.model_validate(item) for verb, item in scene.get("previews", {}).items()
         }
+
+    @property
+    def readonly(self) -> str:
+        return ""
 
     @classmethod
     def load(cls, path: Path) -> RecordedClient:
@@ -52,9 +66,25 @@ class RecordedClient:
     async def events(self, after: int, limit: int) -> list[Event]:
         return [event for event in self.all_events if event.id > after][-limit:]
 
-    async def history(self, series: str, since: float, step_s: float) -> History:
-        points = tuple(point for point in self.points if point.t >= since)
+    async def history(
+        self, series: str, since: float, step_s: float, until: float | None = None
+    ) -> History:
+        end = float("inf") if until is None else until
+        points = tuple(p for p in self.histories.get(series, ()) if since <= p.t <= end)
         return History(series=series, step_s=step_s, points=points)
+
+    async def series(self) -> list[str]:
+        return sorted(self.histories)
+
+    async def marks(self, since: float) -> list[Mark]:
+        return [mark for mark in self.all_marks if mark.at >= since]
+
+    async def estimates(self) -> list[Estimate]:
+        return self.all_estimates
+
+    async def launches(self, server: str | None = None, limit: int = 200) -> list[Launch]:
+        found = [item for item in self.all_launches if server in (None, item.server)]
+        return found[-limit:]
 
     async def preview(self, verb: str, args: dict[str, Any]) -> Preview:
         refusal = Preview(allowed=False, sentence="This is a recording: it takes no orders.")

@@ -1,0 +1,76 @@
+"""What can be told of a run from its directory alone: the same for a live run and for a replay.
+
+The supervisor's socket answers these questions through an `Archive`, and so does a replay, which
+has the directory and nobody to ask. Every question takes `until`, a Unix time after which nothing
+is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from eagle_tui import history
+from eagle_tui.protocol import Estimate, Event, History, Mark, Sample
+from eagle_tui.rundir.paths import RunDir
+from eagle_tui.supervisor import samples
+from eagle_tui.supervisor.past import FOR_EVER
+from eagle_tui.supervisor.store import Store
+
+
+class NamedDataset(Protocol):
+    """A dataset as run.toml or a snapshot has it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def kind(self) -> str: ...
+
+
+class Archive:
+    """Answers from the run directory. Nothing here writes."""
+
+    def __init__(self, run: RunDir, store: Store) -> None:
+        self._run = run
+        self._store = store
+
+    def samples(
+        self,
+        datasets: Iterable[NamedDataset],
+        dataset: str | None,
+        kind: str,
+        limit: int,
+        until: float = FOR_EVER,
+    ) -> list[Sample]:
+        """Stored responses, see `RunClient.samples`. ValueError for an unknown dataset or kind."""
+        files = {
+            d.name: self._run.prompts(d.name) if d.kind == "native" else self._run.responses(d.name)
+            for d in datasets
+        }
+        if dataset is not None and dataset not in files:
+            raise ValueError(f"no dataset is named {dataset[:60]!r}")
+        paths = [files[dataset]] if dataset is not None else list(files.values())
+        return samples.read(paths, kind, limit, until)
+
+    def events(self, after: int, limit: int, until: float = FOR_EVER) -> list[Event]:
+        """The run's history, see `RunClient.events`."""
+        return self._store.events(after, limit, until)
+
+    def history(
+        self, series: str, since: float, step_s: float, now: float, until: float | None = None
+    ) -> History:
+        """A metric over time, see `RunClient.history`."""
+        return history.query(self._store, series, since, step_s, now, until)
+
+    def series(self) -> list[str]:
+        """The names of all metrics."""
+        return sorted(self._store.series())
+
+    def marks(self, since: float, limit: int, until: float = FOR_EVER) -> list[Mark]:
+        """Moments that charts show."""
+        return self._store.marks(since, limit, until)
+
+    def estimates(self, until: float = FOR_EVER) -> list[Estimate]:
+        """What was estimated of the phases."""
+        return [e for e in self._store.estimates() if e.at <= until]
