@@ -1,10 +1,17 @@
 """Estimates of the time left, as a range, from what has been measured.
 
-Work left is counted in tokens: for each dataset the prompts left (or the tokens left to its cap)
-times its mean response. Two things are uncertain and independent: the mean lengths (standard error
-of a heavy-tailed sample; a dataset that has not begun borrows the pooled mean with a wide error)
-and the token rate (spread over recent windows). Their relative errors add in squares; the range is
-the 80 % interval of a log-normal with that spread, which never reaches below zero.
+Work left is counted in tokens that are still to be made: for each dataset the prompts left times
+its mean response (`lengths.expected`, which takes those in flight into account), less what those in
+flight have already; or the tokens left to its cap, or to the cap over all datasets, which goes to
+the datasets in their order. Three things are uncertain and independent: the mean lengths (standard
+error of a heavy-tailed sample; what the tail model adds, and a dataset that has not begun and so
+borrows the pooled mean, have a wide error), the lengths of the prompts that are left (which is what
+remains at the end of a run), and the token rate (spread over recent windows). Their errors add in
+squares; the range is the 80 % interval of a log-normal with that spread, which never reaches below
+zero.
+
+The run's time left is the sum over the phases that remain (`sum_of`): independent, so that their
+distances from the middle add in squares.
 """
 
 from __future__ import annotations
@@ -12,13 +19,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from eagle_tui import lengths
+from eagle_tui.lengths import Expected
 
 Z80 = 1.2816
 """Standard deviations on each side of an 80 % interval."""
 UNSEEN_SPREAD = 0.5
-"""Relative error of the mean length of a dataset that has no response yet."""
+"""Relative error of a mean length that no response of the dataset has shown."""
 MIN_RESPONSES = 5
 """Below this many responses in all, the estimate is unknown."""
 
@@ -30,10 +41,23 @@ class Work:
     """What one dataset still has to do."""
 
     prompts_left: int
-    lengths: Counter[int]
+    """Prompts without a final state, those in flight included."""
+    lengths: Mapping[int, int]
     """Responses so far by completion tokens."""
     tokens_left: int | None = None
     """Tokens left to its cap; None: no cap."""
+    begun: Mapping[int, int] = field(default_factory=Counter)
+    """Responses in flight, or held, by their tokens so far."""
+    longest: int | None = None
+    """Tokens of the longest response allowed."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """What the caps over all datasets leave to them together. None: no cap."""
+
+    tokens: int | None = None
+    prompts: int | None = None
 
 
 @dataclass(frozen=True)
@@ -44,54 +68,114 @@ class Estimate:
     spread: float
 
 
-def _moments(lengths: Counter[int]) -> tuple[int, float, float]:
-    """Number, mean and standard deviation."""
-    n = sum(lengths.values())
-    if n == 0:
-        return 0, 0.0, 0.0
-    mean = sum(k * v for k, v in lengths.items()) / n
-    if n == 1:
-        return 1, mean, mean
-    variance = sum(v * (k - mean) ** 2 for k, v in lengths.items()) / (n - 1)
-    return n, mean, math.sqrt(variance)
+@dataclass(frozen=True)
+class Share:
+    """What one dataset is expected to get still, under its own cap and those over all."""
+
+    prompts: float
+    """Responses."""
+    tokens: float | None
+    """Tokens that are still to be made for them; None while too little is known."""
+    until: Estimate | None
+    """Tokens left of it and of those before it; None while too little is known of any of them."""
 
 
-def tokens_left(works: Sequence[Work]) -> Estimate | None:
+def plan(works: Sequence[Work], room: Room = Room()) -> list[Share]:
+    """What each dataset gets, in the order in which they are taken."""
+    allot = _Allotment(works, room)
+    return [allot.next(work) for work in works]
+
+
+def tokens_left(works: Sequence[Work], room: Room = Room()) -> Estimate | None:
     """Tokens that all datasets together still have to make; None while too little is known."""
-    return tokens_left_until(works)[-1] if works else Estimate(0.0, 0.0)
+    return plan(works, room)[-1].until if works else Estimate(0.0, 0.0)
 
 
-def tokens_left_until(works: Sequence[Work]) -> list[Estimate | None]:
-    """For each dataset, the tokens left of it and of those before it. None while too little is
-    known of any of them."""
-    pooled: Counter[int] = Counter()
-    for work in works:
-        pooled.update(work.lengths)
-    n_all, mean_all, _ = _moments(pooled)
-    known = n_all >= MIN_RESPONSES and mean_all > 0
-    total = variance = 0.0
-    found: list[Estimate | None] = []
-    for work in works:
-        if work.prompts_left > 0 and work.tokens_left != 0:
-            n, mean, deviation = _moments(work.lengths)
-            if n < MIN_RESPONSES:
-                mean, error = mean_all, mean_all * UNSEEN_SPREAD
-            else:
-                error = deviation / math.sqrt(n)
-            expected = work.prompts_left * mean
-            error *= work.prompts_left
-            if work.tokens_left is not None and work.tokens_left < expected:
-                expected, error = float(work.tokens_left), 0.0
-            total += expected
-            variance += error * error
-            found.append(_estimate(total, variance) if known else None)
+class _Allotment:
+    """Goes through the datasets in order and gives each its share."""
+
+    def __init__(self, works: Sequence[Work], room: Room) -> None:
+        self._works = works
+        finished = sum(sum(work.lengths.values()) for work in works)
+        self._known = finished >= MIN_RESPONSES and any(k for w in works for k in w.lengths)
+        self._tokens, self._prompts = room.tokens, room.prompts
+        self._total = self._variance = 0.0
+        self._open = False
+        """Some dataset's share in tokens is not known, so that no sum is."""
+
+    @cached_property
+    def _pooled(self) -> Expected:
+        """What all responses together lead to expect."""
+        finished: Counter[int] = Counter()
+        begun: Counter[int] = Counter()
+        for work in self._works:
+            finished.update(work.lengths)
+            begun.update(work.begun)
+        longest = [work.longest for work in self._works if work.longest is not None]
+        return lengths.expected(finished, begun, max(longest, default=None))
+
+    def next(self, work: Work) -> Share:
+        """The next dataset's share."""
+        prompts = work.prompts_left
+        if self._prompts is not None:
+            prompts = min(prompts, self._prompts)
+        if prompts <= 0 or work.tokens_left == 0 or self._tokens == 0:
+            return Share(0.0, 0.0, self._sum())
+        if not self._known:
+            self._take(prompts, None)
+            self._open = True
+            return Share(float(prompts), None, None)
+        return self._known_share(work, prompts)
+
+    def _known_share(self, work: Work, prompts: int) -> Share:
+        seen = lengths.expected(work.lengths, work.begun, work.longest)
+        own = seen.finished >= MIN_RESPONSES
+        if not own:
+            seen = self._pooled
+        begun = min(prompts, sum(work.begun.values()))
+        fresh = prompts - begun
+        so_far = sum(n * tokens for tokens, n in work.begun.items())
+        # Of a dataset that borrows the mean, those begun are taken to make what is missing to it.
+        begun_left = seen.begun_left if own else max(0.0, begun * seen.mean - so_far)
+        expected = fresh * seen.mean + begun_left
+        variance = self._variance_of(seen, own, prompts)
+        whole = expected + so_far
+        for cap in (work.tokens_left, self._tokens):
+            if cap is not None and cap < whole:
+                whole, variance = float(cap), 0.0
+        left = max(0.0, whole - so_far)
+        share = min(1.0, left / expected) if expected > 0 else 1.0
+        self._take(prompts * share, whole)
+        self._total += left
+        if self._tokens == 0:
+            self._variance = 0.0  # the cap says how much it is, whoever makes it
         else:
-            found.append(_estimate(total, variance) if known or total == 0 else None)
-    return found
+            self._variance += variance
+        return Share(prompts * share, left, self._sum())
 
+    @staticmethod
+    def _variance_of(seen: Expected, own: bool, prompts: int) -> float:
+        """Of the tokens of so many responses: what is not known of the mean, and their own."""
+        if own:
+            error = math.hypot(
+                seen.deviation / math.sqrt(seen.finished), UNSEEN_SPREAD * seen.extrapolated
+            )
+        else:
+            error = seen.mean * UNSEEN_SPREAD
+        return (prompts * error) ** 2 + prompts * seen.deviation**2
 
-def _estimate(total: float, variance: float) -> Estimate:
-    return Estimate(total, math.sqrt(variance) / total if total > 0 else 0.0)
+    def _take(self, prompts: float, tokens: float | None) -> None:
+        """Less room is left to those that come after."""
+        if self._prompts is not None:
+            self._prompts = max(0, self._prompts - math.ceil(prompts))
+        if self._tokens is not None and tokens is not None:
+            self._tokens = max(0, self._tokens - math.ceil(tokens))
+
+    def _sum(self) -> Estimate | None:
+        if self._open:
+            return None
+        spread = math.sqrt(self._variance) / self._total if self._total > 0 else 0.0
+        return Estimate(self._total, spread)
 
 
 def seconds_left(estimate: Estimate | None, rate: float | None, rate_spread: float) -> Range | None:
@@ -118,6 +202,17 @@ def progress_left(done: int, total: int, rate: float | None) -> Range | None:
     spread = 0.3 * (1 - done / total)
     found = (middle * math.exp(-Z80 * spread), middle, middle * math.exp(Z80 * spread))
     return found if math.isfinite(found[2]) else None
+
+
+def sum_of(ranges: Iterable[Range]) -> Range | None:
+    """The time of phases that come one after the other; None of nothing."""
+    found = list(ranges)
+    if not found:
+        return None
+    middle = sum(r[1] for r in found)
+    below = math.sqrt(sum((r[1] - r[0]) ** 2 for r in found))
+    above = math.sqrt(sum((r[2] - r[1]) ** 2 for r in found))
+    return (max(0.0, middle - below), middle, middle + above)
 
 
 class RateWindow:

@@ -78,7 +78,12 @@ def test_cap_says_what_it_saves() -> None:
     lim = limits(CONFIG, change.desired, CONFIG.dataset_named("short"))
     assert lim.cap_tokens == 2000
     assert "1,000 tokens in 10 responses now" in change.sentence
-    assert "about 10 more, 80 prompts left out, saves about 13 min" in change.sentence
+    # 3,000 tokens less than the cap of run.toml lets it have, at 10 a second.
+    assert "about 10 more, 80 prompts left out, saves about 5 min" in change.sentence
+    raised = apply(view(), "cap", {"dataset": "short", "tokens": 6000})
+    assert "about 50 more, 40 prompts left out, costs about 2 min" in raised.sentence
+    gone = apply(view(), "cap", {"dataset": "short", "none": True})
+    assert "no cap; 90 prompts left; about 90 more, 0 prompts left out, costs" in gone.sentence
 
 
 def test_a_cap_on_a_dataset_not_begun_borrows_the_mean_of_the_others() -> None:
@@ -92,10 +97,23 @@ def test_caps_over_all_datasets_together() -> None:
     assert change.desired.cap_tokens_total == 50_000
     assert change.desired.cap_samples_total == 40
     assert "50,000 tokens and 40 responses; 1,000 tokens in 10 responses now" in change.sentence
+    assert "about 30 more, 60 prompts left out, saves about 2 min" in change.sentence
     free = apply(view(desired=change.desired), "cap", {"dataset": "total", "none": True}).desired
     assert (free.cap_tokens_total, free.cap_samples_total) == (0, 0)
     with pytest.raises(Refusal, match="say the cap"):
         apply(view(), "cap", {"dataset": "total"})
+
+
+def test_the_cap_over_all_is_respected_by_what_a_dataset_would_cost() -> None:
+    """What short gives up goes to long, which comes after it, so that nothing is saved."""
+    both = {**view().datasets, "long": DatasetFigures(prompts=1000)}
+    capped = Desired(cap_tokens_total=4000)
+    change = apply(view(datasets=both, desired=capped), "cap", {"dataset": "short", "tokens": 2000})
+    assert change.sentence.endswith("about 10 more, 80 prompts left out")
+    raised = apply(view(datasets=both, desired=capped), "cap", {"dataset": "short", "tokens": 9000})
+    assert "about 30 more" in raised.sentence  # what the total leaves, not what its own cap would
+    end = apply(view(datasets=both, desired=capped), "advance", {})
+    assert "23 prompts are left out" in end.sentence
 
 
 def test_no_cap_overrules_run_toml() -> None:
@@ -125,7 +143,7 @@ def test_concurrency_skip_and_order() -> None:
 def test_advance_says_what_is_left_out() -> None:
     change = apply(view(), "advance", {})
     assert change.desired.finish == ("generate",)
-    assert "10 responses; 83 prompts are left out; the 7 in flight finish first" in change.sentence
+    assert "10 responses; 33 prompts are left out; the 7 in flight finish first" in change.sentence
     assert change.drops_work
 
 

@@ -6,19 +6,18 @@ Pure: a view of the run goes in, a change of the desired state (or a refusal) co
 from __future__ import annotations
 
 import difflib
-from collections import Counter
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from eagle_tui import lengths
 from eagle_tui.actions import BY_VERB
 from eagle_tui.config.model import PHASES, RunConfig
 from eagle_tui.protocol import PhaseStatus, Preview
-from eagle_tui.rundir.desired import DatasetControl, Desired, Retry, limits
+from eagle_tui.rundir.desired import DatasetControl, Desired, Retry, limits, total_caps
 from eagle_tui.supervisor.figures import DatasetFigures
 from eagle_tui.supervisor.phases import PAUSABLE
-from eagle_tui.supervisor.work import work_of
+from eagle_tui.supervisor.work import plan
 
 MAX_CONCURRENCY = 65_536
 TOTAL = "total"
@@ -155,13 +154,11 @@ def _cap_total(view: View, args: dict[str, Any]) -> Change:
         changes["cap_samples_total"] = samples
     if not changes:
         raise Refusal("total: say the cap, for example --tokens 50M or --samples 50000, or --none")
-    have = sum(f.tokens for f in view.datasets.values())
-    done = sum(f.done for f in view.datasets.values())
-    words = [f"{tokens:,} tokens"] if tokens else []
-    words += [f"{samples:,} responses"] if samples else []
-    cap = f"cap at {' and '.join(words)}" if words else "no cap"
-    sentence = f"all datasets together: {cap}; {have:,} tokens in {done:,} responses now"
-    return _reopened(view, _next(view, **changes), sentence)
+    desired = _next(view, **changes)
+    caps = total_caps(view.config, desired)
+    words = _cap_words(caps.tokens, caps.samples)
+    sentence = f"all datasets together: {words}; {_have(view.datasets.values())}"
+    return _reopened(view, desired, sentence + _difference(view, desired))
 
 
 def _cap(view: View, args: dict[str, Any]) -> Change:
@@ -175,7 +172,8 @@ def _cap(view: View, args: dict[str, Any]) -> Change:
             raise Refusal("give a cap or --none, not both")
         desired = _control(view, name, cap_tokens=0, cap_samples=0)
         left = max(0, figures.prompts - figures.done)
-        return _reopened(view, desired, f"{name}: no cap; {left:,} prompts left")
+        sentence = f"{name}: no cap; {left:,} prompts left"
+        return _reopened(view, desired, sentence + _difference(view, desired))
     if tokens is None and samples is None:
         raise Refusal(f"{name}: say the cap, for example --tokens 10M or --samples 500, or --none")
     changes: dict[str, Any] = {}
@@ -185,33 +183,39 @@ def _cap(view: View, args: dict[str, Any]) -> Change:
         changes["cap_samples"] = samples
     desired = _control(view, name, **changes)
     lim = limits(view.config, desired, view.config.dataset_named(name))
-    sentence = _cap_sentence(view, name, figures, lim.cap_tokens, lim.cap_samples)
-    return _reopened(view, desired, sentence)
+    sentence = f"{name}: {_cap_words(lim.cap_tokens, lim.cap_samples)}; {_have([figures])}"
+    return _reopened(view, desired, sentence + _difference(view, desired, name))
 
 
-def _cap_sentence(
-    view: View, name: str, f: DatasetFigures, tokens: int | None, samples: int | None
-) -> str:
+def _cap_words(tokens: int | None, samples: int | None) -> str:
     caps = [f"{tokens:,} tokens"] if tokens else []
     caps += [f"{samples:,} responses"] if samples else []
-    text = f"{name}: cap at {' and '.join(caps)}; {f.tokens:,} tokens in {f.done:,} responses now"
-    left = max(0, f.prompts - f.done)
-    mean = lengths.mean(f.lengths)
-    if mean is None:
-        # A dataset that has not begun is taken to be like the others.
-        mean = lengths.mean(sum((d.lengths for d in view.datasets.values()), Counter()))
-    if not mean or not left:
-        return text
-    still = left
-    if tokens is not None:
-        still = min(still, max(0, int((tokens - f.tokens) / mean)))
-    if samples is not None:
-        still = min(still, max(0, samples - f.done))
-    saved = left - still
-    more = f"about {still:,} more" if still else "no more than what is in flight"
-    text += f"; {more}, {saved:,} prompts left out"
-    if saved and view.tok_s:
-        text += f", saves about {_time(saved * mean / view.tok_s)}"
+    return f"cap at {' and '.join(caps)}" if caps else "no cap"
+
+
+def _have(datasets: Iterable[DatasetFigures]) -> str:
+    have = list(datasets)
+    done = sum(f.done for f in have)
+    return f"{sum(f.tokens for f in have):,} tokens in {done:,} responses now"
+
+
+def _difference(view: View, desired: Desired, name: str | None = None) -> str:
+    """What is expected to come still under new caps (of one dataset, or of all), and what that
+    saves or costs against those that hold now. The caps over all datasets are respected: what one
+    dataset leaves may go to those after it."""
+    before = plan(view.config, view.desired, view.datasets)
+    after = plan(view.config, desired, view.datasets)
+    names = [name] if name else list(after)
+    if any(after[n].tokens is None for n in names):
+        return ""
+    more = sum(math.ceil(after[n].prompts) for n in names)
+    figures = [view.datasets.get(n, DatasetFigures()) for n in names]
+    out = max(0, sum(f.prompts - f.done for f in figures) - more)
+    words = f"about {more:,} more" if more else "no more than what is in flight"
+    text = f"; {words}, {out:,} prompts left out"
+    change = sum((after[n].tokens or 0.0) - (before[n].tokens or 0.0) for n in after)
+    if abs(change) >= 1 and view.tok_s:
+        text += f", {'saves' if change < 0 else 'costs'} about {_time(abs(change) / view.tok_s)}"
     return text
 
 
@@ -283,11 +287,8 @@ def _advance(view: View, args: dict[str, Any]) -> Change:
     native = any(d.kind == "native" for d in view.config.dataset)
     if not done and not native:
         raise Refusal("there is no response yet to go on with")
-    left = 0
-    for dataset in view.config.dataset:
-        figures = view.datasets.get(dataset.name)
-        if figures is not None and dataset.kind == "prompts":
-            left += work_of(figures, limits(view.config, view.desired, dataset)).prompts_left
+    shares = plan(view.config, view.desired, view.datasets).values()
+    left = sum(math.ceil(share.prompts) for share in shares)
     n = min(_in_flight(view), left)
     left -= n
     finish = (*(p for p in view.desired.finish if p != name), name)

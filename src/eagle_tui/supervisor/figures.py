@@ -89,6 +89,8 @@ class DatasetFigures:
     reasoning_tokens: int = 0
     hour: LastHour = field(default_factory=LastHour)
     in_flight: int = 0
+    begun: Counter[int] = field(default_factory=Counter)
+    """Responses in flight or held, by their tokens so far, as the worker last told."""
     results: RateWindow = field(default_factory=sum_rate)
     token_rate: RateWindow = field(default_factory=sum_rate)
 
@@ -96,6 +98,32 @@ class DatasetFigures:
     def done(self) -> int:
         """Prompts with a final state."""
         return sum(self.states.values())
+
+    @property
+    def stored(self) -> int:
+        """Responses that are stored: what is done without the dead letters."""
+        return sum(self.lengths.values())
+
+    def restart(self, event: dict[str, Any]) -> None:
+        """Take the whole truth of a worker that opened the dataset."""
+        self.states = Counter(event.get("states") or {})
+        self.tokens = int(event.get("tokens", 0))
+        self.lengths = lengths.from_json(event.get("lengths") or {})
+        self.reasoned = int(event.get("reasoned", 0))
+        self.reasoning_tokens = int(event.get("reasoning_tokens", 0))
+        self.begun = Counter()
+
+    def add(self, event: dict[str, Any]) -> None:
+        """Take one prompt's final state in."""
+        self.states[event["state"]] += 1
+        if not event.get("stored", event["state"] not in ("failed", "over_context")):
+            return
+        tokens, reasoning = int(event.get("ct", 0)), int(event.get("rt") or 0)
+        self.tokens += tokens
+        self.lengths[tokens] += 1
+        self.reasoned += reasoning > 0
+        self.reasoning_tokens += reasoning
+        self.hour.add(float(event["at"]), tokens, reasoning)
 
 
 @dataclass
@@ -155,8 +183,12 @@ class Figures:
         self._clock = clock
         self.workers: dict[str, WorkerView] = {}
         self.datasets: dict[str, DatasetFigures] = {}
-        self.total_tokens = sum_rate()
-        self.total_results = sum_rate()
+        self.total = DatasetFigures()
+        """All datasets together; `prompts` and `in_flight` are not kept there."""
+        self.produced = RateWindow()
+        """Tokens as they are made, those of answers in flight included."""
+        self._made = 0.0
+        self._catching_up = False
         self.endpoints: dict[str, Endpoint] = {}
         self.notes: list[Note] = []
 
@@ -170,8 +202,10 @@ class Figures:
         view.last_at = self._clock.monotonic()
         self.workers[phase] = view
         # What is there already is no speed: it is read before any rate is taken.
+        self._catching_up = True
         while self._read(view):
             pass
+        self._catching_up = False
         return view
 
     def _read(self, view: WorkerView) -> int:
@@ -202,10 +236,9 @@ class Figures:
             busy = active and figures.in_flight > 0
             figures.results.add(mono, figures.done, active=busy)
             figures.token_rate.add(mono, figures.tokens, active=busy)
-        total = sum(figures.tokens for figures in self.datasets.values())
-        self.total_tokens.add(mono, total, active=active)
-        done = sum(figures.done for figures in self.datasets.values())
-        self.total_results.add(mono, done, active=active)
+        self.total.results.add(mono, self.total.done, active=active)
+        self.total.token_rate.add(mono, self.total.tokens, active=active)
+        self.produced.add(mono, self._made, active=active)
 
     def _take(self, view: WorkerView, event: dict[str, Any]) -> None:
         kind = event.get("e")
@@ -231,6 +264,9 @@ class Figures:
             in_flight = event.get("in_flight") or {}
             for name, figures in self.datasets.items():
                 figures.in_flight = int(in_flight.get(name, 0))
+        elif kind == "begun":
+            for name, told in (event.get("datasets") or {}).items():
+                self.dataset(name).begun = lengths.from_json(told)
         elif kind == "load":
             self._load(view, event.get("endpoints") or {})
         elif kind == "metric":
@@ -255,16 +291,8 @@ class Figures:
         view.last_at = self._clock.monotonic()
 
     def _result(self, event: dict[str, Any]) -> None:
-        figures = self.dataset(event["ds"])
-        figures.states[event["state"]] += 1
-        if not event.get("stored", event["state"] not in ("failed", "over_context")):
-            return
-        tokens, reasoning = int(event.get("ct", 0)), int(event.get("rt") or 0)
-        figures.tokens += tokens
-        figures.lengths[tokens] += 1
-        figures.reasoned += reasoning > 0
-        figures.reasoning_tokens += reasoning
-        figures.hour.add(float(event["at"]), tokens, reasoning)
+        self.dataset(event["ds"]).add(event)
+        self.total.add(event)
 
     def _load(self, view: WorkerView, told: dict[str, Any]) -> None:
         """What the endpoints did for the worker; those not named are gone."""
@@ -274,10 +302,16 @@ class Figures:
             load = told[name]
             figures.in_flight, figures.failures = int(load["in_flight"]), int(load["failures"])
             figures.limit = load.get("limit")
-            if float(load["tokens"]) > figures.told_tokens:
-                figures.told_tokens = float(load["tokens"])
+            tokens = float(load["tokens"])
+            grown = tokens - figures.told_tokens
+            figures.told_tokens = tokens
+            if grown > 0:
                 # Long answers that are still being written are progress, too.
                 self._progress(view)
+            if self._catching_up:
+                continue
+            # A count that fell is that of another worker, which began anew.
+            self._made += grown if grown >= 0 else tokens
             figures.tokens.add(mono, float(load["tokens"]), active=True)
             figures.answers.add(mono, float(load["answers"]), active=True)
 
@@ -287,11 +321,13 @@ class Figures:
         if phase != "generate":
             # Preparing again changes how many prompts there are, not which responses.
             return
-        figures.states = Counter(event.get("states") or {})
-        figures.tokens = int(event.get("tokens", 0))
-        figures.lengths = lengths.from_json(event.get("lengths") or {})
-        figures.reasoned = int(event.get("reasoned", 0))
-        figures.reasoning_tokens = int(event.get("reasoning_tokens", 0))
+        figures.restart(event)
+        total, every = self.total, list(self.datasets.values())
+        total.states = sum((f.states for f in every), Counter())
+        total.lengths = sum((f.lengths for f in every), Counter())
+        total.tokens = sum(f.tokens for f in every)
+        total.reasoned = sum(f.reasoned for f in every)
+        total.reasoning_tokens = sum(f.reasoning_tokens for f in every)
 
     def drop_notes(self, until: float) -> None:
         """Forget the notes up to that Unix time: a supervisor before us told them."""

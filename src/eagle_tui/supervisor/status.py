@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from eagle_tui import __version__, eta, lengths, rules
 from eagle_tui.config import PHASES
@@ -22,10 +24,10 @@ from eagle_tui.protocol import (
     Status,
     SupervisorStatus,
 )
-from eagle_tui.rundir.desired import Desired, Limits, limits, ordered
+from eagle_tui.rundir.desired import Desired, Limits, TotalCaps, limits, ordered, total_caps
 from eagle_tui.supervisor.board import Board
 from eagle_tui.supervisor.figures import RATE_SPAN_S, Bucket, DatasetFigures, Figures
-from eagle_tui.supervisor.work import work_of
+from eagle_tui.supervisor.work import plan, reached, room_of, work_of
 
 SHARES = (0.5, 0.9, 0.95, 0.99)
 RECENT_COMMANDS = 20
@@ -38,14 +40,21 @@ class GenerateView:
     """What is said about generation as a whole."""
 
     datasets: tuple[DatasetStatus, ...]
+    together: DatasetStatus | None
     done: int
     total: int
     eta_s: eta.Range | None
 
 
 def _state(
-    section: DatasetSection, figures: DatasetFigures, lim: Limits, phase: PhaseState
+    section: DatasetSection,
+    figures: DatasetFigures,
+    lim: Limits,
+    phase: PhaseState,
+    *,
+    no_more: bool,
 ) -> DatasetState:
+    """`no_more`: a cap over all datasets is reached."""
     if section.kind == "native":
         return "done" if figures.prompts else "pending"
     if lim.skip:
@@ -54,7 +63,7 @@ def _state(
         return "done"
     if figures.in_flight:
         return "running"
-    if work_of(figures, lim).prompts_left == 0 and figures.prompts:
+    if figures.prompts and (no_more or work_of(figures, lim).prompts_left == 0):
         return "capped"
     return "paused" if phase == "paused" else "pending"
 
@@ -69,31 +78,69 @@ def generate_view(
 ) -> GenerateView:
     """Datasets in the order in which they are taken, with rates and estimates. While the prompts of
     a dataset are not counted yet, nothing is said of the time that it and those after it take."""
-    rate = figures.total_tokens.rate(600.0, least_s=10.0) or server_tok_s
-    spread = figures.total_tokens.spread()
-    rows: list[DatasetStatus] = []
+    # Tokens as they are made, or, of a worker that does not tell, those of whole answers.
+    rates = figures.produced if figures.produced.rate(least_s=10.0) else figures.total.token_rate
+    rate, spread = rates.rate(600.0, least_s=10.0) or server_tok_s, rates.spread()
     sections = ordered(config, desired)
     prompts = [s for s in sections if s.kind == "prompts"]
-    bounds = {s.name: limits(config, desired, s) for s in sections}
-    works = {s.name: work_of(figures.dataset(s.name), bounds[s.name]) for s in prompts}
-    left = dict(zip(works, eta.tokens_left_until(list(works.values())), strict=True))
-    done = sum(figures.dataset(s.name).done for s in prompts)
-    total = done + sum(work.prompts_left for work in works.values())
+    shares = plan(config, desired, figures.datasets)
+    caps = total_caps(config, desired)
+    no_more = reached(room_of((figures.dataset(s.name) for s in prompts), caps))
     known = True
     overall: eta.Range | None = None
+    rows: list[DatasetStatus] = []
     for section in sections:
-        data, lim = figures.dataset(section.name), bounds[section.name]
-        state = _state(section, data, lim, phase)
+        data, lim = figures.dataset(section.name), limits(config, desired, section)
+        state = _state(section, data, lim, phase, no_more=no_more)
         estimate = None
         if section.kind == "prompts":
             known = known and data.prompts > 0
             if known:
-                estimate = eta.seconds_left(left[section.name], rate, spread)
+                estimate = eta.seconds_left(shares[section.name].until, rate, spread)
             overall = estimate
             if state in ("done", "skipped", "capped") or phase not in MOVING:
                 estimate = None
         rows.append(_row(section, data, lim, state, estimate, wall))
-    return GenerateView(tuple(rows), done, total, overall)
+    done = sum(figures.dataset(s.name).done for s in prompts)
+    total = done + math.ceil(sum(share.prompts for share in shares.values()))
+    together = None
+    if prompts:
+        estimate = overall if phase in MOVING else None
+        together = _together(rows, figures, caps, phase, estimate, wall, no_more=no_more)
+    return GenerateView(tuple(rows), together, done, total, overall)
+
+
+def _together(
+    rows: list[DatasetStatus],
+    figures: Figures,
+    caps: TotalCaps,
+    phase: PhaseState,
+    estimate: eta.Range | None,
+    wall: float,
+    *,
+    no_more: bool,
+) -> DatasetStatus:
+    """All datasets of prompts as if they were one."""
+    mine = [row for row in rows if row.kind == "prompts"]
+    data = replace(
+        figures.total,
+        prompts=sum(row.prompts or 0 for row in mine),
+        in_flight=sum(row.in_flight for row in mine),
+    )
+    states = {row.state for row in mine}
+    settled = states <= {"done", "capped", "skipped"}
+    state: DatasetState
+    if data.in_flight:
+        state = "running"
+    elif data.prompts and (no_more or (settled and "capped" in states)):
+        state = "capped"
+    elif data.prompts and settled:
+        state = "done"
+    else:
+        state = "paused" if phase == "paused" else "pending"
+    return _figures_row("total", "prompts", data, state, estimate, wall).model_copy(
+        update={"cap_tokens": caps.tokens, "cap_samples": caps.samples}
+    )
 
 
 def _row(
@@ -104,6 +151,26 @@ def _row(
     estimate: eta.Range | None,
     wall: float,
 ) -> DatasetStatus:
+    row = _figures_row(section.name, section.kind, data, state, estimate, wall)
+    if section.kind == "native":
+        return row
+    limited = {
+        "concurrency": lim.concurrency,
+        "cap_tokens": lim.cap_tokens,
+        "cap_samples": lim.cap_samples,
+    }
+    return row.model_copy(update=limited)
+
+
+def _figures_row(
+    name: str,
+    kind: Literal["prompts", "native"],
+    data: DatasetFigures,
+    state: DatasetState,
+    estimate: eta.Range | None,
+    wall: float,
+) -> DatasetStatus:
+    """What is measured of a dataset, or of all of them; without its limits."""
     found = lengths.quantiles(data.lengths, SHARES)
     p50, p90, p95, p99 = found if found else (None, None, None, None)
     finished = sum(data.lengths.values())
@@ -112,21 +179,18 @@ def _row(
     tok_s = data.token_rate.rate(RATE_SPAN_S) if state == "running" else None
     known = ("complete", "truncated", "no_answer", "loop")
     return DatasetStatus(
-        name=section.name,
-        kind=section.kind,
+        name=name,
+        kind=kind,
         state=state,
         prompts=data.prompts or None,
         # What came with its responses is complete as soon as it is prepared.
-        complete=data.prompts if section.kind == "native" else data.states["complete"],
+        complete=data.prompts if kind == "native" else data.states["complete"],
         truncated=data.states["truncated"],
         no_answer=data.states["no_answer"],
         loop=data.states["loop"],
         failed=sum(n for name, n in data.states.items() if name not in known),
         in_flight=data.in_flight,
-        concurrency=lim.concurrency if section.kind == "prompts" else None,
         tokens=data.tokens,
-        cap_tokens=lim.cap_tokens if section.kind == "prompts" else None,
-        cap_samples=lim.cap_samples if section.kind == "prompts" else None,
         rate_per_min=None if per_s is None else per_s * 60,
         tok_s=tok_s,
         tokens_mean=lengths.mean(data.lengths),
@@ -210,6 +274,7 @@ class StatusMaker:
             supervisor=SupervisorStatus(pid=os.getpid(), version=__version__),
             phases=tuple(self._phase(phase, view) for phase in PHASES),
             datasets=view.datasets,
+            total=view.together,
             servers=tuple(_with_client(s.status(), board.figures) for s in board.servers),
             gpus=gpus,
             host=host,
@@ -223,10 +288,10 @@ class StatusMaker:
         """What generation measures of itself, over all datasets."""
         figures = self._b.figures
         worker = self._b.worker("generate")
-        per_s = figures.total_results.rate(RATE_SPAN_S)
+        per_s = figures.total.results.rate(RATE_SPAN_S)
         return {
             "per_min": None if per_s is None else per_s * 60,
-            "tok_s": figures.total_tokens.rate(RATE_SPAN_S),
+            "tok_s": figures.total.token_rate.rate(RATE_SPAN_S),
             "oldest_s": worker.flow.oldest_s if worker and not worker.outcome else None,
         }
 
