@@ -50,8 +50,9 @@ class Glyphs:
         return (_ASCII if self.mode == "ascii" else _UNICODE).get(name, "?")
 
 
-def glyph_set(mode: GlyphMode) -> Glyphs:
-    """The glyph set of a mode."""
+def glyph_set(mode: GlyphMode, colors: bool = True) -> Glyphs:
+    """The glyph set of a mode. Without colours, a bar's track must differ from the bar by shape."""
     if mode == "ascii":
         return Glyphs(mode, "=", "", "-", ">", ">", "~", "+", "-", "-")
-    return Glyphs(mode, "━", "╸", "━", "→", "▸", "…", "▸", "▾", "─")
+    track = "━" if colors else "·"
+    return Glyphs(mode, "━", "╸", track, "→", "▸", "…", "▸", "▾", "─")

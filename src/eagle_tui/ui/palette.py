@@ -21,6 +21,8 @@ _STATE_ROLE = {
 
 _REVERSED = Style(color="default", bgcolor="default", reverse=True)
 """The cursor where the ground's colour is not ours to know: any colour on it could vanish."""
+_DIM = Style(color="default", dim=True)
+"""Quiet text in the terminal's own colours: bright black is the ground itself in some schemes."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ def palette(theme: Theme) -> Palette:
     return Palette(
         text=style(theme.foreground),
         strong=style(theme.foreground, bold=True),
-        muted=style(own["eagle-muted"]),
+        muted=_DIM if theme.ansi else style(own["eagle-muted"]),
         ok=style(theme.success),
         warn=style(theme.warning),
         error=style(theme.error, bold=True),

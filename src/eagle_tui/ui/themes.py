@@ -6,9 +6,12 @@ a sentence in the second result, never an exception: a typing error must not kee
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tomllib
+from dataclasses import dataclass, replace
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -61,31 +64,77 @@ def user_directory() -> Path:
     return Path(base) / "eagle-tui" / "themes"
 
 
-def load_themes(user_dir: Path | None = None) -> tuple[dict[str, Theme], list[str]]:
-    """All themes by name, the package's first, and a sentence for each file left out.
+@dataclass(frozen=True)
+class Themes:
+    """What one reading of all theme files gave."""
 
-    A user's theme replaces one of the package that has the same name.
-    """
-    themes: dict[str, Theme] = {}
-    problems: list[str] = []
-    sources = [
-        *sorted(
-            (item for item in files("eagle_tui.themes").iterdir() if item.name.endswith(".toml")),
-            key=lambda item: item.name,
-        ),
-        *sorted((user_dir or user_directory()).glob("*.toml")),
-    ]
-    for source in sources:
-        try:
-            theme = parse_theme(source.read_text(encoding="utf-8"), str(source))
-        except (ThemeError, OSError, UnicodeDecodeError) as error:
-            sentence = str(error)
-            if not isinstance(error, ThemeError):
-                sentence = f"theme file {source} cannot be read: {error}"
-            problems.append(sentence)
-        else:
-            themes[theme.name] = theme
-    return themes, problems
+    by_name: dict[str, Theme]
+    origins: dict[str, str]
+    """The file that each theme comes from."""
+    broken: dict[str, str]
+    """A sentence for each file that was left out."""
+
+    def kept_from(self, before: Themes) -> Themes:
+        """These themes, and the last good ones of files that were fine before and are broken now:
+        somebody is editing them."""
+        kept = {name: file for name, file in before.origins.items() if file in self.broken}
+        old = {name: before.by_name[name] for name in kept}
+        return replace(self, by_name=self.by_name | old, origins=self.origins | kept)
+
+
+class ThemeFiles:
+    """The package's theme files and the user's, read again when one has changed."""
+
+    def __init__(self, user_dir: Path | None = None) -> None:
+        """Reads them all. A user's theme replaces one of the package that has the same name."""
+        self._user_dir = user_dir or user_directory()
+        self._stamp = self._look()
+        self.themes = self._read()
+
+    def refresh(self) -> Themes | None:
+        """The themes if a file was changed, added or taken away since the last look, else None.
+        Does file I/O: call it in a thread."""
+        stamp = self._look()
+        if stamp == self._stamp:
+            return None
+        self._stamp = stamp
+        self.themes = self._read().kept_from(self.themes)
+        return self.themes
+
+    def _sources(self) -> list[Traversable]:
+        own = [item for item in files("eagle_tui.themes").iterdir() if item.name.endswith(".toml")]
+        return [*sorted(own, key=lambda item: item.name), *sorted(self._user_dir.glob("*.toml"))]
+
+    def _look(self) -> tuple[tuple[str, int, int], ...]:
+        """Name, time of change and size of each file."""
+        found = []
+        for source in self._sources():
+            if isinstance(source, Path):
+                with contextlib.suppress(OSError):
+                    stat = source.stat()
+                    found.append((str(source), stat.st_mtime_ns, stat.st_size))
+        return tuple(found)
+
+    def _read(self) -> Themes:
+        themes = Themes({}, {}, {})
+        for source in self._sources():
+            where = str(source)
+            try:
+                theme = parse_theme(source.read_text(encoding="utf-8"), where)
+            except ThemeError as error:
+                themes.broken[where] = str(error)
+            except (OSError, UnicodeDecodeError) as error:
+                themes.broken[where] = f"theme file {where} cannot be read: {error}"
+            else:
+                themes.by_name[theme.name] = theme
+                themes.origins[theme.name] = where
+        return themes
+
+
+def load_themes(user_dir: Path | None = None) -> tuple[dict[str, Theme], list[str]]:
+    """All themes by name, the package's first, and a sentence for each file left out."""
+    themes = ThemeFiles(user_dir).themes
+    return themes.by_name, list(themes.broken.values())
 
 
 def _colors(table: Any, where: str) -> dict[str, str]:
