@@ -19,9 +19,11 @@ from eagle_tui.history import Recorder
 from eagle_tui.protocol import HostStatus, Severity, Status
 from eagle_tui.rundir import atomic
 from eagle_tui.rundir.paths import RunDir
+from eagle_tui.snapshots import Snapshots
 from eagle_tui.supervisor import reconcile
 from eagle_tui.supervisor.archive import Archive
 from eagle_tui.supervisor.board import Board
+from eagle_tui.supervisor.estimates import Estimates
 from eagle_tui.supervisor.orders import Orders
 from eagle_tui.supervisor.servers import Context, ManagedServer
 from eagle_tui.supervisor.status import StatusMaker
@@ -62,6 +64,7 @@ class Supervisor:
         self._down = False
         self.recorder = Recorder(store)
         self.archive = Archive(run, store)
+        self._snapshots, self._estimates = Snapshots(store), Estimates(store)
         self._http = httpx.AsyncClient(trust_env=False)
         self._gpu = GpuSampler(clock)
         self._host = HostSampler(run.root, clock)
@@ -99,6 +102,8 @@ class Supervisor:
             if self._down:
                 # Last of all: from now on nobody waits for us, and `up` starts another supervisor.
                 self.status = self._make_status()
+                with contextlib.suppress(sqlite3.Error):
+                    self._snapshots.offer(self.status)
                 self._write_snapshot("stopped")
 
     def _round(self) -> bool:
@@ -202,6 +207,8 @@ class Supervisor:
             )
         self.status = self._make_status()
         self.recorder.add(self.status.at, series.values(self.status))
+        self._snapshots.offer(self.status)
+        self._estimates.look(self.status)
 
     def _make_status(self) -> Status:
         return self._maker.make(self._host_status, self._gpu.gpus())

@@ -8,6 +8,7 @@ from eagle_tui.config import ConfigError, load_config
 from eagle_tui.protocol import CommandRequest, CommandStatus, PhaseStatus, Preview
 from eagle_tui.supervisor import commands
 from eagle_tui.supervisor.board import Board
+from eagle_tui.supervisor.moments import MARKED, order_text
 from eagle_tui.supervisor.store import StoredCommand
 
 AT_ONCE = frozenset({"rerun", "up"})
@@ -104,6 +105,8 @@ class Orders:
         board.desired = change.desired
         self.carry_out_todo()
         board.say("info", "operator", f"{status.verb}: {change.sentence}")
+        if status.verb in MARKED:
+            board.store.mark(wall, status.verb, order_text(status.verb, status.args))
         board.publish()
 
     def _reload(self) -> None:

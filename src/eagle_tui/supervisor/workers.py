@@ -14,6 +14,7 @@ from eagle_tui.rundir.paths import RunDir
 from eagle_tui.supervisor import launch
 from eagle_tui.supervisor.figures import Figures
 from eagle_tui.supervisor.launch import Exit, Handle
+from eagle_tui.supervisor.moments import LONGEST
 from eagle_tui.supervisor.phases import Deaths
 from eagle_tui.supervisor.servers import Say
 from eagle_tui.supervisor.store import Store
@@ -121,6 +122,8 @@ class WorkerSlot:
         self._kill_at = None
         self._s.figures.follow(self.phase, self.number)
         self._s.say("info", self.phase, f"started (attempt {self.number})")
+        again = f", attempt {self.number}" if self.number > 1 else ""
+        self._mark("phase", f"{self.phase} starts{again}")
 
     def check(self, settings: SupervisorSection) -> Outcome | str | None:
         """See whether the worker ended, and settle it; gives how it ended, or None."""
@@ -146,6 +149,7 @@ class WorkerSlot:
         if outcome in ("done", "stopped"):
             self._deaths = Deaths()
             self._s.say("info", self.phase, f"{outcome} (attempt {self.number})")
+            self._mark("phase", f"{self.phase} {outcome}")
         elif ended.code in (REFUSED, USAGE) or outcome == "refused":
             self.fail(reason)
         else:
@@ -175,6 +179,7 @@ class WorkerSlot:
         before = Deaths() if progressed else self._deaths
         lived_s = mono - (self._began if self._began is not None else mono)
         self._deaths = before.after(mono, settings.restart_window_s, lived_s)
+        self._mark("crash", f"{self.phase} died: {reason}")
         count = len(self._deaths.times)
         if count > settings.restarts:
             self.fail(f"died {count} times in a row: {reason}")
@@ -187,7 +192,11 @@ class WorkerSlot:
         """Give the phase up until the operator says otherwise."""
         self.failed = reason
         self._keep_failed()
+        self._mark("phase", f"{self.phase} failed")
         self._s.say("error", self.phase, f"failed: {reason}")
+
+    def _mark(self, kind: str, text: str) -> None:
+        self._s.store.mark(self._s.clock.wall(), kind, text[:LONGEST])
 
     def forgive(self) -> None:
         """Forget the failure; it may be launched again."""

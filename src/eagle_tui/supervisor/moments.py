@@ -1,0 +1,34 @@
+"""Words of the marks that charts show for the operator's orders. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+MARKED = frozenset({"pause", "resume", "cap", "concurrency", "skip", "order", "advance"})
+"""Orders that change what a chart shows. A retune makes its own mark, when it takes effect."""
+LONGEST = 80
+
+
+def order_text(verb: str, args: dict[str, Any]) -> str:
+    """An order in a few words: `pause hold`, `cap b1_glaive tokens 10M`."""
+    words = [verb]
+    for name, value in args.items():
+        if value is None or value is False:
+            continue
+        if value is True:
+            words.append(name)
+        elif isinstance(value, list | tuple):
+            words.append(" ".join(map(str, value)))
+        elif name in ("dataset", "phase", "mode", "value"):
+            words.append(str(value))
+        else:
+            words.append(f"{name} {_count(value)}")
+    return " ".join(words)[:LONGEST]
+
+
+def _count(value: object) -> str:
+    if isinstance(value, int):
+        for size, letter in ((10**6, "M"), (10**3, "k")):
+            if value >= size and value % (size // 10) == 0:
+                return f"{value / size:g}{letter}"
+    return str(value)
