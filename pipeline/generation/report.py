@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from eagle_tui.clock import Clock
@@ -12,6 +13,7 @@ from .flow import Flow
 
 INTERVAL_S = 1.0
 LOAD_INTERVAL_S = 5.0
+BEGUN_INTERVAL_S = 15.0
 
 
 class Report:
@@ -70,6 +72,20 @@ class Report:
     def load(self, endpoints: dict[str, dict[str, float | None]]) -> None:
         """Tell what each endpoint did, every few seconds."""
         self._changed("load", {"endpoints": endpoints}, False, LOAD_INTERVAL_S)
+
+    def begun(
+        self, look: Callable[[], dict[str, dict[str, int]]], *, at_once: bool = False
+    ) -> None:
+        """Tell how far the answers are that are not finished, every quarter of a minute; `look` is
+        called when it is time."""
+        now = self._clock.monotonic()
+        before, at = self._last.get("begun", ({}, float("-inf")))
+        if not at_once and now - at < BEGUN_INTERVAL_S:
+            return
+        found = look()
+        self._last["begun"] = (found, now)
+        if found != before:
+            self.emit("begun", datasets=found)
 
     def progress(self, done: int, total: int, detail: str, *, at_once: bool = False) -> None:
         """Tell how far the phase is, once a second."""
