@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,6 +84,35 @@ def with_token(token: str) -> Iterator[Process]:
             yield process
 
 
+def in_session_of(leader: Process) -> Iterator[Process]:
+    """Processes of the session that `leader` began, it included. A program that writes its title
+    over its environment (as SGLang's children do) is found by this, and not by a token.
+
+    A session's number is not given to another process while one is left in it; when a later
+    process has it all the same, nothing is left of the session that is meant.
+    """
+    now = identify(leader.pid)
+    if now is not None and now != leader:
+        return
+    for pid in psutil.pids():
+        try:
+            if os.getsid(pid) != leader.pid:
+                continue
+        except (ProcessLookupError, PermissionError):
+            continue
+        if (process := identify(pid)) and process.started >= leader.started:
+            yield process
+
+
+def title(process: Process) -> str:
+    """The first words of its command line, for a sentence; empty when it is gone."""
+    try:
+        words = psutil.Process(process.pid).cmdline()
+    except psutil.Error:
+        return ""
+    return " ".join(" ".join(words[:4]).split())[:80]
+
+
 def send(process: Process, signal_number: int) -> bool:
     """Signal that very process; False when it is gone."""
     if not alive(process):
@@ -95,6 +124,11 @@ def send(process: Process, signal_number: int) -> bool:
     return True
 
 
-def kill_all(token: str) -> int:
-    """SIGKILL to every process that carries `token`; gives how many there were."""
-    return sum(send(process, signal.SIGKILL) for process in list(with_token(token)))
+def family(token: str, leader: Process) -> list[Process]:
+    """Every living process of an attempt: those that carry its token, and those of its session."""
+    return list({*with_token(token), *in_session_of(leader)})
+
+
+def kill(processes: Iterable[Process]) -> int:
+    """SIGKILL to each; gives how many were there."""
+    return sum(send(process, signal.SIGKILL) for process in processes)

@@ -87,6 +87,15 @@ class ServerSection(Section):
     """Seconds until a server that is not ready yet counts as failed to start."""
     stop_timeout_s: float = Field(default=60.0, gt=0)
     """Seconds a server gets to stop by itself before its process group is killed."""
+    hold_timeout_s: float = Field(default=20.0, ge=0)
+    """Seconds generation gets to take its requests back before a server is told to stop; what is
+    still in flight then is cut off, and continued later from the tokens that were saved."""
+    hang_s: float = Field(default=360.0, gt=0)
+    """Seconds in which a server with requests makes no token and reads no prompt until it counts as
+    hanging. More than SGLang's own watchdog (300 s), which says more when it strikes first."""
+    on_hang: Literal["restart", "warn"] = "restart"
+    """What happens to a server that hangs, after evidence was saved under logs/. One that is
+    attached by url is only warned of."""
     api_key_env: str | None = None
     """Name of the environment variable that holds the server's API key."""
     admin_api_key_env: str | None = None
@@ -177,7 +186,9 @@ class GenerateSection(Section):
     are warned of); `warn`: it is only said."""
     journal_tokens: int = Field(default=64, ge=0)
     """Answers longer than this are streamed, and their tokens saved each time so many are new: what
-    a crash of worker or server costs an answer at most. 0: tokens are saved on a pause only."""
+    a crash of worker or server costs an answer at most. 0: tokens are saved on a pause only. While
+    the requests in flight on an endpoint are younger in the mean than twice fsync_interval_s, so
+    that a crash costs next to nothing, answers are not streamed either."""
     fsync_interval_s: float = Field(default=1.0, gt=0, le=60)
     """Results are forced to disk at least this often; at most these are generated again."""
     request_stall_s: float = Field(default=600.0, gt=0)
@@ -222,6 +233,9 @@ class SupervisorSection(Section):
     """Wait before the first restart; doubled each time, 60 s at most."""
     stall_s: float = Field(default=180.0, gt=0)
     """Seconds without any progress after which a running phase is shown as stalled."""
+    effect_window_s: float = Field(default=600.0, ge=10, le=86400)
+    """After a retune of a server, as many seconds of generation as this are compared with as many
+    before it. Only time in which generation really ran counts."""
     stop_timeout_s: float = Field(default=30.0, gt=0)
     """Seconds a worker gets to finish the record in hand after SIGTERM before it is killed."""
 

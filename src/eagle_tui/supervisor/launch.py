@@ -70,9 +70,13 @@ class Handle:
             return False
         return proc.send(self.process, number)
 
+    def family(self) -> list[Process]:
+        """What lives of it and of everything that it started."""
+        return proc.family(self.token, self.process)
+
     def kill_all(self) -> int:
-        """SIGKILL to it and everything it started, found by the token."""
-        return proc.kill_all(self.token)
+        """SIGKILL to it and everything it started; gives how many there were."""
+        return proc.kill(self.family())
 
 
 def spawn(
@@ -111,7 +115,7 @@ def last_lines(log: Path, count: int = LAST_LINES) -> list[str]:
     try:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - 16_384))
+            file.seek(max(0, size - max(16_384, 400 * count)))
             data = file.read()
     except FileNotFoundError:
         return []

@@ -19,7 +19,7 @@ SCHEMA = """
 CREATE TABLE IF NOT EXISTS launches (
     token TEXT PRIMARY KEY, server TEXT NOT NULL, settings TEXT NOT NULL, same TEXT NOT NULL,
     retune INTEGER, kv_tokens INTEGER, gpu_before TEXT, remedy TEXT NOT NULL DEFAULT '',
-    effect TEXT NOT NULL DEFAULT '');
+    rule TEXT NOT NULL DEFAULT '', effect TEXT NOT NULL DEFAULT '');
 CREATE INDEX IF NOT EXISTS launches_by_server ON launches (server);
 CREATE TABLE IF NOT EXISTS retunes (
     id INTEGER PRIMARY KEY, command TEXT NOT NULL, server TEXT NOT NULL, changes TEXT NOT NULL,
@@ -75,6 +75,17 @@ class Retune:
         )
 
 
+@dataclass(frozen=True)
+class Try:
+    """One launch for a change of settings."""
+
+    ready: bool
+    ended: bool
+    reason: str
+    rule: str
+    """The rule that explained its end; empty: none did, or it has not ended."""
+
+
 class ServerStore:
     """The two tables, in an open state file."""
 
@@ -117,9 +128,10 @@ class ServerStore:
         """Record the size of the KV pool that it came up with."""
         self._db.execute("UPDATE launches SET kv_tokens = ? WHERE token = ?", (kv_tokens, token))
 
-    def remedy(self, token: str, remedy: str) -> None:
-        """Record what can be done about its end."""
-        self._db.execute("UPDATE launches SET remedy = ? WHERE token = ?", (remedy, token))
+    def diagnosed(self, token: str, rule: str, remedy: str) -> None:
+        """Record by which rule its end was explained, and what can be done about it."""
+        sql = "UPDATE launches SET rule = ?, remedy = ? WHERE token = ?"
+        self._db.execute(sql, (rule, remedy, token))
 
     def last_start_s(self, server: str, same: str) -> float | None:
         """Seconds that the last good start took: with the same command line if there was one, else
@@ -137,17 +149,16 @@ class ServerStore:
         """The newest launches, the oldest first."""
         return read_launches(self._db, server, limit)
 
-    def tries(self, retune: int, settings: Settings) -> list[tuple[bool, bool, str]]:
-        """What became of the launches of a change with these settings, the oldest first: whether
-        it became ready, whether it ended, and why."""
+    def tries(self, retune: int, settings: Settings) -> list[Try]:
+        """What became of the launches of a change with these settings, the oldest first."""
         sql = (
-            "SELECT a.ready_at, a.ended_at, a.reason, l.settings FROM launches l "
+            "SELECT a.ready_at, a.ended_at, a.reason, l.rule, l.settings FROM launches l "
             "JOIN attempts a ON a.token = l.token WHERE l.retune = ? ORDER BY a.id"
         )
         return [
-            (row[0] is not None, row[1] is not None, row[2])
+            Try(row[0] is not None, row[1] is not None, row[2], row[3])
             for row in self._db.execute(sql, (retune,))
-            if json.loads(row[3]) == dict(settings)
+            if json.loads(row[4]) == dict(settings)
         ]
 
     # -- changes of settings ----------------------------------------------------------------------
