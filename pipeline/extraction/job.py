@@ -21,11 +21,14 @@ from ..shards import Shard, Split, TokenRow
 from ..worker import Failed, Stopped
 from .check import LEAST_AGREEMENT, compare
 from .plan import RowRef, make_batches
-from .states import Backend
+from .states import Backend, States
 from .task import Task, quarantine_path
 from .team import Team
-from .writer import AsyncWriter, Bad, HiddenWriter, Numbers
+from .writer import AsyncWriter, Bad, HiddenWriter, Numbers, Quarantine
 
+RANK_BYTES = 4 << 30
+"""Memory for the shards that a rank is collecting."""
+_MOST_WRITERS = 8
 _OPEN_SHARDS = 4
 """Token shards kept in memory; rows of a window of like length come from few of them."""
 
@@ -88,6 +91,8 @@ class Extraction:
         self._backend = backend
         self._vocabulary = vocabulary
         self._meanwhile = meanwhile
+        self.writers = 1
+        """Threads that write, a shard each."""
         self.checked: Callable[[str], None] = lambda _: None
         self.model: Any = None
         """With a model, the first batch's states are compared with its own logits."""
@@ -102,17 +107,23 @@ class Extraction:
         post, team = self._post, self._post.team
         settings = post.config.extract
         mine = left[team.rank :: team.world]
-        with Appender(quarantine_path(post.directory, team.rank)) as quarantine:
-            writer = HiddenWriter(
-                post.directory,
-                post.task.metadata,
-                shard_tokens=settings.shard_tokens,
-                numbers=Numbers(post.task.first_number + team.rank, team.world),
-                quarantine=quarantine,
-                clock=post.clock,
-                written=lambda size: void(team.count("bytes", size)),
-            )
-            behind = AsyncWriter(writer, post.clock, self._stored)
+        with Appender(quarantine_path(post.directory, team.rank)) as appender:
+            quarantine = Quarantine(appender)
+            numbers = Numbers(post.task.first_number + team.rank, team.world)
+            writers = [
+                HiddenWriter(
+                    post.directory,
+                    post.task.metadata,
+                    shard_tokens=settings.shard_tokens,
+                    most_bytes=RANK_BYTES // self.writers,
+                    numbers=numbers,
+                    quarantine=quarantine,
+                    clock=post.clock,
+                    written=lambda size: void(team.count("bytes", size)),
+                )
+                for _ in range(self.writers)
+            ]
+            behind = AsyncWriter(writers, post.clock, self._stored)
             try:
                 self._batches(make_batches(mine, settings.batch_tokens), behind)
             finally:
@@ -165,14 +176,13 @@ class Extraction:
 
     def _run(
         self, refs: list[RowRef], rows: list[TokenRow], behind: AsyncWriter
-    ) -> Iterator[tuple[list[TokenRow], Any]]:
+    ) -> Iterator[tuple[list[TokenRow], States]]:
         """Run a batch, in halves where the device is too small for it."""
         todo = [(refs, rows)] if refs else []
         while todo:
             refs, rows = todo.pop()
-            try:
-                states = self._backend.states(rows)
-            except torch.OutOfMemoryError:
+            states = self._try(rows)
+            if states is None:
                 torch.cuda.empty_cache()
                 if len(refs) == 1:
                     reason = f"{refs[0].tokens} tokens do not fit into the device's memory"
@@ -184,7 +194,15 @@ class Extraction:
             behind.put(refs, rows, states)
             yield rows, states
 
-    def _check(self, rows: list[TokenRow], states: Any) -> None:
+    def _try(self, rows: list[TokenRow]) -> States | None:
+        """The states, or None when the device is too small. The error is gone when this returns,
+        and with it what its frames hold of the device's memory."""
+        try:
+            return self._backend.states(rows)
+        except torch.OutOfMemoryError:
+            return None
+
+    def _check(self, rows: list[TokenRow], states: States) -> None:
         states.ready()
         found = compare(self.model, rows, states)
         self.model = None
@@ -196,6 +214,15 @@ class Extraction:
                 "normed in a way that we do not know: set extract.backend to sglang."
             )
         self.checked(found.sentence())
+
+
+def writers_for(device: torch.device, cores: int) -> int:
+    """How many threads are to write, on a machine with so many cores for this rank. One suffices
+    for a target on a CPU, and leaves it the cores; a small target on a GPU makes gigabytes a
+    second, of which a thread copies, sums and writes one at most."""
+    if device.type == "cpu":
+        return 1
+    return max(1, min(_MOST_WRITERS, cores // 2))
 
 
 def void(_: object) -> None:

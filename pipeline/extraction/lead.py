@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter, deque
 from typing import Any
@@ -14,7 +15,7 @@ from eagle_tui.rundir.desired import Watch
 
 from ..shards import ShardError, index_path
 from ..worker import Failed, Refused, Stopped, Worker
-from .job import Extraction, Post
+from .job import Extraction, Post, writers_for
 from .plan import (
     NoLayers,
     choose_layers,
@@ -294,9 +295,14 @@ def open_rank(post: Post, meanwhile: Any) -> Extraction:
     """A rank with the target loaded. Refused when that is impossible."""
     config, team = post.config, post.team
     device = pick_device(config.extract.device, team.local_rank)
+    if device.type == "cuda":
+        # Else whatever names no device would also take memory of the first GPU.
+        torch.cuda.set_device(device)
     model = load_target(config, post.run, device)
     backend: Backend = Capture(model, post.task.layers, post.task.metadata["dtype"])
     vocabulary = int(text_config(model.config).vocab_size)
     rank = Extraction(post, backend, vocabulary, meanwhile)
+    cores = len(os.sched_getaffinity(0)) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    rank.writers = writers_for(device, cores)
     rank.model = model
     return rank

@@ -38,7 +38,7 @@ from .plan import RowRef, finished_shards, shard_number
 from .shardfile import write_shard
 from .states import States, nothing, pack_one
 from .task import quarantine_path
-from .writer import HiddenWriter, Numbers
+from .writer import Bad, HiddenWriter, Numbers, Quarantine
 
 _CONCURRENCY = 4
 _GROUP_TOKENS = 8_192
@@ -61,7 +61,7 @@ class ServedLead(Lead):
             raise Failed(str(error)) from error
         try:
             with Appender(quarantine_path(post.directory, 0)) as quarantine:
-                Passes(self, post, target, quarantine).run(self._work.left)
+                Passes(self, post, target, Quarantine(quarantine)).run(self._work.left)
         except ServerError as error:
             raise Failed(str(error)) from error
 
@@ -96,7 +96,7 @@ class Passes:
     """The two passes over the rows."""
 
     def __init__(
-        self, lead: ServedLead, post: Post, target: TargetWeights, quarantine: Appender
+        self, lead: ServedLead, post: Post, target: TargetWeights, quarantine: Quarantine
     ) -> None:
         self._lead = lead
         self._post = post
@@ -157,8 +157,7 @@ class Passes:
         return good
 
     def _put_away(self, ref: RowRef, reason: str) -> None:
-        self._quarantine.append({"id": ref.id, "dataset": ref.dataset, "reason": reason})
-        self._quarantine.sync()
+        self._quarantine.put([Bad(ref.id, ref.dataset, reason)])
         self._lead.told(0, 0, 1)
 
     # -- first pass --------------------------------------------------------------------------------

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -22,6 +24,8 @@ from .states import States, pack
 
 _SAMPLE = 1 << 20
 """Bytes at the beginning and end of a weight file that its hash covers, beside its size."""
+_SHARE = 0.9
+"""Of the free memory of a GPU, for the weights; the rest is for what a batch needs."""
 _WEIGHTS = ("*.safetensors", "*.bin", "*.gguf")
 
 
@@ -45,8 +49,9 @@ def load_target(
     """The target for inference on `device`: a transformers causal model.
 
     `dtype` None: float32 on a CPU, where bfloat16 is slow, else the checkpoint's own. A model that
-    is larger than one GPU is spread over all of them, when this process has them to itself.
-    Refused, with what to do, when it cannot be loaded.
+    is larger than what is free on one GPU is spread over all of them, which needs the package
+    accelerate, and no other rank on this machine. Refused, with what to do, when it cannot be
+    loaded.
     """
     from transformers import AutoModelForCausalLM
     from transformers.utils.logging import disable_progress_bar
@@ -55,7 +60,8 @@ def load_target(
     place = targets.resolve_model(config, run)
     kind: Any = dtype or (torch.float32 if device.type == "cpu" else "auto")
     options: dict[str, Any] = {}
-    if device.type == "cuda" and _weight_bytes(place) > 0.9 * torch.cuda.mem_get_info(device)[0]:
+    if device.type == "cuda" and _weight_bytes(place) > _SHARE * torch.cuda.mem_get_info(device)[0]:
+        _check_spread(config)
         options["device_map"] = "auto"
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(
@@ -78,6 +84,22 @@ def load_target(
     model.requires_grad_(False)
     model.eval()
     return model
+
+
+def _check_spread(config: RunConfig) -> None:
+    """Refused when a model that is larger than one GPU cannot be spread over several."""
+    what = f"target.model {config.target.model!r}: does not fit into the free memory of one GPU"
+    other = "Or set extract.backend to sglang."
+    if int(os.environ.get("LOCAL_WORLD_SIZE", "1")) > 1:
+        raise Refused(
+            f"{what}, and with several ranks each would take all GPUs. Set extract.nproc to 1: one "
+            f"process then spreads the model over all of them. {other}"
+        )
+    if importlib.util.find_spec("accelerate") is None:
+        raise Refused(
+            f"{what}. To spread it over several, transformers needs the package accelerate: "
+            f"pip install accelerate. {other}"
+        )
 
 
 def _weight_bytes(place: str) -> int:
@@ -149,8 +171,6 @@ class Capture:
         self._blocks = find_layers(self.base, int(config.num_hidden_layers))
         self.device = model.get_input_embeddings().weight.device
         self._side: torch.cuda.Stream | None = None
-        if self.device.type == "cuda":
-            self._side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
 
     @property
     def hidden_size(self) -> int:
@@ -163,22 +183,35 @@ class Capture:
 
         torch.OutOfMemoryError when the device is too small for the batch.
         """
+        aux, last, lengths = self.flat(rows)
+        return self._to_cpu(pack(aux, last, lengths, self._dtype))
+
+    def flat(self, rows: Sequence[TokenRow]) -> tuple[Tensor, Tensor, list[int]]:
+        """(aux [N, 3*Ht], last [N, Ht], lengths) of rows laid end to end, without the padding, in
+        the target's type on the device of its last layer."""
         lengths = [len(row.ids) for row in rows]
         ids = torch.zeros((len(rows), max(lengths)), dtype=torch.int64)
         for row, line in zip(rows, ids, strict=True):
             line[: len(row.ids)] = torch.from_numpy(row.ids)
             # A token of its own: whatever another id would do, such as NaN, it does already.
             line[len(row.ids) :] = int(row.ids[-1])
-        parts, last = self.forward(ids.to(self.device))
-        if min(lengths) == max(lengths):
-            flat = [part.flatten(0, 1) for part in (*parts, last)]
-        else:
-            width = max(lengths)
-            places = torch.cat(
-                [torch.arange(n) + line * width for line, n in enumerate(lengths)]
-            ).to(last.device)
-            flat = [part.flatten(0, 1).index_select(0, places) for part in (*parts, last)]
-        return self._to_cpu(pack(torch.cat(flat[:3], dim=1), flat[3], lengths, self._dtype))
+        width = max(lengths)
+        places = [torch.arange(n) + line * width for line, n in enumerate(lengths)]
+        # Both go to the device before the pass is queued: a copy made later would wait for its end.
+        there = self._there(ids)
+        kept = None if min(lengths) == width else self._there(torch.cat(places))
+        parts, last = self.forward(there)
+        found = [part.flatten(0, 1) for part in (*parts, last)]
+        if kept is not None:
+            kept = kept.to(last.device)
+            found = [part.index_select(0, kept) for part in found]
+        return torch.cat(found[:3], dim=1), found[3], lengths
+
+    def _there(self, tensor: Tensor) -> Tensor:
+        """On the device of the first layer, without waiting for it."""
+        if self.device.type != "cuda":
+            return tensor
+        return tensor.pin_memory().to(self.device, non_blocking=True)
 
     def forward(self, ids: Tensor) -> tuple[list[Tensor], Tensor]:
         """Three captured states and the final one, each [B, T, Ht], of ids [B, T]."""
@@ -188,10 +221,13 @@ class Capture:
         return [taken[index].to(last.device) for index in self._layers], last
 
     def _to_cpu(self, states: States) -> States:
-        if self._side is None:
+        device = states.last.device  # of the last layer; a model may be spread over several
+        if device.type != "cuda":
             return states
+        if self._side is None:
+            self._side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         side = self._side
-        side.wait_stream(torch.cuda.current_stream(self.device))
+        side.wait_stream(torch.cuda.current_stream(device))
 
         def copy(source: Tensor | None) -> Tensor | None:
             if source is None:
@@ -204,7 +240,8 @@ class Capture:
         with torch.cuda.stream(side):
             aux, last, bad = copy(states.aux), copy(states.last), copy(states.bad)
             scales = copy(states.aux_scale), copy(states.last_scale)
-            done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            # Blocking: threads that wait must not take the cores from those that write.
+            done = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
             done.record(side)
         assert aux is not None and last is not None and bad is not None
         return replace(

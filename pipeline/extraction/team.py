@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,10 +32,11 @@ class Store(Protocol):
 
 
 class LocalStore:
-    """The store of a rank that is alone."""
+    """The store of a rank that is alone; its threads may share it."""
 
     def __init__(self) -> None:
         self._values: dict[str, bytes] = {}
+        self._lock = threading.Lock()
 
     def set(self, key: str, value: str) -> None:
         self._values[key] = value.encode()
@@ -43,9 +45,10 @@ class LocalStore:
         return self._values[key]
 
     def add(self, key: str, amount: int) -> int:
-        total = int(self._values.get(key, b"0")) + amount
-        self._values[key] = str(total).encode()
-        return total
+        with self._lock:
+            total = int(self._values.get(key, b"0")) + amount
+            self._values[key] = str(total).encode()
+            return total
 
     def check(self, keys: list[str]) -> bool:
         return all(key in self._values for key in keys)

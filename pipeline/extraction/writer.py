@@ -1,4 +1,4 @@
-"""Putting states on disk beside the computation: a thread, fed through a short queue."""
+"""Putting states on disk beside the computation: threads, fed through one short queue."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from torch import Tensor
 from eagle_tui.clock import Clock
 from eagle_tui.rundir.jsonl import Appender
 
+from ..hidden import as_bytes
 from ..shards import Split, TokenRow, shard_path
 from .plan import RowRef
 from .shardfile import write_shard
@@ -53,19 +54,36 @@ class Open:
 
 
 class Numbers:
-    """Numbers of new shards that no other rank uses: every `step`-th."""
+    """Numbers of new shards that no other rank uses: every `step`-th. Threads may share it."""
 
     def __init__(self, first: int, step: int) -> None:
         self._next, self._step = first, step
+        self._lock = threading.Lock()
 
     def take(self) -> int:
         """The next number."""
-        number, self._next = self._next, self._next + self._step
-        return number
+        with self._lock:
+            number, self._next = self._next, self._next + self._step
+            return number
+
+
+class Quarantine:
+    """Where a rank puts away the rows that it does not store. Threads may share it."""
+
+    def __init__(self, appender: Appender) -> None:
+        self._appender = appender
+        self._lock = threading.Lock()
+
+    def put(self, bad: Sequence[Bad]) -> None:
+        """Put rows away; on disk when this returns."""
+        with self._lock:
+            for row in bad:
+                self._appender.append({"id": row.id, "dataset": row.dataset, "reason": row.reason})
+            self._appender.sync()
 
 
 class HiddenWriter:
-    """Collects the rows of one rank and writes shards. Not to be shared between threads."""
+    """Collects rows and writes shards. Not to be shared between threads."""
 
     def __init__(
         self,
@@ -73,14 +91,18 @@ class HiddenWriter:
         metadata: dict[str, str],
         *,
         shard_tokens: int,
+        most_bytes: int = MAX_SHARD_BYTES,
         numbers: Numbers,
-        quarantine: Appender,
+        quarantine: Quarantine,
         clock: Clock,
         written: Callable[[int], None],
     ) -> None:
+        """A shard is written when it has `shard_tokens` tokens, or about `most_bytes` bytes (never
+        more than MAX_SHARD_BYTES), or when it is old. `written` is told its size."""
         self._directory = directory
         self._metadata = metadata
         self._shard_tokens = shard_tokens
+        self._most_bytes = min(most_bytes, MAX_SHARD_BYTES)
         self._numbers = numbers
         self._quarantine = quarantine
         self._clock = clock
@@ -97,30 +119,24 @@ class HiddenWriter:
         shard = self._open.setdefault(split, Open(self._clock.monotonic()))
         bad, keep = self._judge(refs, rows, states)
         if bad:
-            self._put_away(bad)
+            self._quarantine.put(bad)
         if keep:
             self._collect(shard, refs, rows, states, keep)
         for name in list(self._open):
             found = self._open[name]
             old = self._clock.monotonic() - found.began >= SHARD_AGE_S
-            if old or found.tokens >= self._shard_tokens or found.bytes >= MAX_SHARD_BYTES:
+            if old or found.tokens >= self._shard_tokens or found.bytes >= self._most_bytes:
                 self._write(name)
         return bad
 
     def reject(self, bad: Sequence[Bad]) -> None:
         """Put rows away that never got states."""
-        self._put_away(bad)
+        self._quarantine.put(bad)
 
     def flush(self) -> None:
         """Write what is collected; whole on disk when this returns."""
         for split in list(self._open):
             self._write(split)
-        self._quarantine.sync()
-
-    def _put_away(self, bad: Sequence[Bad]) -> None:
-        for row in bad:
-            self._quarantine.append({"id": row.id, "dataset": row.dataset, "reason": row.reason})
-        self._quarantine.sync()
 
     def _judge(
         self, refs: Sequence[RowRef], rows: Sequence[TokenRow], states: States
@@ -171,7 +187,7 @@ class HiddenWriter:
             if tensor is None:
                 continue
             # Pinned memory goes back to be used for the next batch.
-            piece = tensor.clone() if tensor.is_pinned() else tensor.contiguous()
+            piece = plain_copy(tensor) if tensor.is_pinned() else tensor.contiguous()
             shard.pieces.setdefault(name, []).append(piece)
             shard.bytes += piece.numel() * piece.element_size()
         for number in keep:
@@ -210,25 +226,39 @@ class _Rejected:
     bad: list[Bad]
 
 
+def plain_copy(tensor: Tensor) -> Tensor:
+    """A copy in ordinary memory, made by this thread alone: torch would set all cores to it, from
+    every thread that writes."""
+    copied = torch.from_numpy(as_bytes(tensor).copy())
+    return copied.view(tensor.dtype).view(tensor.shape)
+
+
 class AsyncWriter:
-    """A HiddenWriter in a thread of its own. `put` waits only when the queue is full."""
+    """HiddenWriters, each in a thread of its own, that take from one queue. `put` waits only when
+    the queue is full."""
 
     def __init__(
-        self, writer: HiddenWriter, clock: Clock, stored: Callable[[int, int, list[Bad]], None]
+        self,
+        writers: Sequence[HiddenWriter],
+        clock: Clock,
+        stored: Callable[[int, int, list[Bad]], None],
     ) -> None:
-        """`stored` is told, from the thread, of rows and tokens taken and of rows put away."""
-        self._writer = writer
+        """`stored` is told, from the threads, of rows and tokens taken and of rows put away."""
         self._clock = clock
         self._stored = stored
         self._queue: queue.Queue[_Item | _Rejected | None] = queue.Queue(QUEUE_BATCHES)
         self._error: BaseException | None = None
         self.waited_s = 0.0
         """Seconds for which the computation was held up by the disk."""
-        self._thread = threading.Thread(target=self._run, name="hidden-writer", daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=self._run, args=(one,), name="hidden-writer", daemon=True)
+            for one in writers
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def put(self, refs: Sequence[RowRef], rows: Sequence[TokenRow], states: States) -> None:
-        """Hand a batch over. What went wrong in the thread is raised here."""
+        """Hand a batch over. What went wrong in a thread is raised here."""
         self._put(_Item(refs, rows, states))
 
     def reject(self, bad: Sequence[Bad]) -> None:
@@ -242,30 +272,32 @@ class AsyncWriter:
         self.waited_s += self._clock.monotonic() - began
 
     def close(self) -> None:
-        """Wait until everything is on disk. What went wrong in the thread is raised here."""
-        self._queue.put(None)
-        self._thread.join()
+        """Wait until everything is on disk. What went wrong in a thread is raised here."""
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
         self._check()
 
     def _check(self) -> None:
         if self._error is not None:
             raise self._error
 
-    def _run(self) -> None:
+    def _run(self, writer: HiddenWriter) -> None:
         ended = False
         try:
             while (item := self._queue.get()) is not None:
                 if isinstance(item, _Rejected):
-                    self._writer.reject(item.bad)
+                    writer.reject(item.bad)
                     self._stored(0, 0, item.bad)
                     continue
-                bad = self._writer.add(item.refs, item.rows, item.states)
+                bad = writer.add(item.refs, item.rows, item.states)
                 tokens = sum(ref.tokens for ref in item.refs)
                 self._stored(len(item.refs) - len(bad), tokens, bad)
             ended = True
-            self._writer.flush()
+            writer.flush()
         except BaseException as error:  # noqa: BLE001 - raised again in the thread that works
-            self._error = error
+            self._error = self._error or error
             while not ended:
                 # Nobody may wait for a queue that is not emptied any more.
                 ended = self._queue.get() is None
