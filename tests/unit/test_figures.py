@@ -66,3 +66,72 @@ def test_results_baselines_and_endpoints_add_up(tmp_path: Path) -> None:
     figures.poll()
     assert figures.endpoints == {}
     log.close()
+
+
+def result(clock: Hand, tokens: int, dataset: str = "b1") -> dict[str, object]:
+    return {"e": "result", "at": clock.wall(), "ds": dataset, "id": "x", "state": "complete",
+            "pt": 3, "ct": tokens, "rt": 0, "s": 1.0, "stored": True}  # fmt: skip
+
+
+def load(tokens: int) -> dict[str, object]:
+    told = {"in_flight": 1, "limit": None, "answers": 0, "tokens": tokens, "failures": 0}
+    return {"e": "load", "at": 1.0, "endpoints": {"s0": told}}
+
+
+def test_the_sum_over_datasets_follows_results_and_what_a_worker_finds(tmp_path: Path) -> None:
+    run, clock = RunDir.at(tmp_path), Hand()
+    figures = Figures(run, clock)
+    log = Appender(run.events("generate", 1))
+    for name, tokens in (("b1", 10), ("b2", 20)):
+        log.append({"e": "dataset", "at": 1.0, "name": name, "prompts": 9, "tokens": tokens,
+                    "states": {"complete": 1}, "lengths": {str(tokens): 1}})  # fmt: skip
+    log.append(result(clock, 40))
+    figures.follow("generate", 1)
+    total = figures.total
+    assert (total.tokens, total.done, dict(total.lengths)) == (70, 3, {10: 1, 20: 1, 40: 1})
+    assert total.summary().mean == 70 / 3
+    # An order to retry took the response of 40 tokens away again.
+    log.append({"e": "dataset", "at": 1.0, "name": "b1", "prompts": 9, "tokens": 10,
+                "states": {"complete": 1}, "lengths": {"10": 1}})  # fmt: skip
+    figures.poll()
+    assert (total.tokens, total.done, dict(total.lengths)) == (30, 2, {10: 1, 20: 1})
+    assert total.summary().mean == 15
+    log.close()
+
+
+def test_answers_that_are_begun_are_known_and_forgotten_on_reopening(tmp_path: Path) -> None:
+    run, clock = RunDir.at(tmp_path), Hand()
+    figures = Figures(run, clock)
+    log = Appender(run.events("generate", 1))
+    log.append({"e": "begun", "at": 1.0, "datasets": {"b1": {"64": 3, "128": 1}, "b2": {}}})
+    figures.follow("generate", 1)
+    assert figures.dataset("b1").begun == {64: 3, 128: 1} and not figures.dataset("b2").begun
+    log.append({"e": "dataset", "at": 1.0, "name": "b1", "prompts": 9})
+    figures.poll()
+    assert not figures.dataset("b1").begun
+    log.close()
+
+
+def test_tokens_in_flight_count_in_the_rate_and_what_was_before_does_not(tmp_path: Path) -> None:
+    """A supervisor that comes back reads of millions of tokens at once: that is no speed."""
+    run, clock = RunDir.at(tmp_path), Hand()
+    figures = Figures(run, clock)
+    log = Appender(run.events("generate", 1))
+    for tokens in (0, 10**6, 2 * 10**6):
+        log.append(load(tokens))
+    log.append({"e": "flow", "at": 1.0, "mode": "running", "in_flight": {"b1": 1}})
+    figures.follow("generate", 1)
+    for step in range(1, 7):
+        figures.poll()
+        clock.now += 5.0
+        log.append(load(2 * 10**6 + 500 * step))
+    figures.poll()
+    assert figures.produced.rate() == 100.0
+    assert figures.endpoints["s0"].tokens.rate() == 100.0
+    assert figures.total.token_rate.rate() == 0.0  # no answer is whole
+    # Another worker counts from zero.
+    log.append(load(250))
+    clock.now += 5.0
+    figures.poll()
+    assert figures.produced.rate(5.0) == 50.0
+    log.close()

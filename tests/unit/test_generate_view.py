@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -111,12 +110,12 @@ def test_reached_every_dataset_is_capped_but_those_done(tmp_path: Path, cap: Any
     view = look(found, **cap)
     assert states(view) == {"own": "done", "a": "capped", "b": "capped", "c": "capped"}
     assert view.together is not None and view.together.state == "capped"
-    assert (view.done, view.total) == (22, 22)
-    assert view.eta_s == (0, 0, 0) and middles(view)["b"] is None
+    assert (view.done, view.total, view.eta_s) == (22, 22, (0, 0, 0))
+    assert middles(view)["b"] is None
     in_flight = figures(tmp_path / "2", {"e": "flow", "mode": "running", "in_flight": {"a": 3}})
-    view = look(in_flight, **cap)
-    assert states(view)["a"] == "running" and view.together is not None
-    assert (view.together.state, view.together.in_flight) == ("running", 3)
+    flying = look(in_flight, **cap)
+    assert states(flying)["a"] == "running" and flying.together is not None
+    assert (flying.together.state, flying.together.in_flight) == ("running", 3)
     raised = look(found, cap_tokens_total=2001, cap_samples_total=21)
     assert states(raised)["a"] == "pending"
 
@@ -125,14 +124,16 @@ def test_all_together_are_done_or_capped_when_each_is(tmp_path: Path) -> None:
     found = figures(tmp_path)
     for name in ("a", "b", "c"):
         found.dataset(name).states["complete"] = 100
-    view = look(found, "done")
-    assert view.together is not None and view.together.state == "done"
     capped = figures(tmp_path / "2")
     own_caps = {name: DatasetControl(cap_samples=1) for name in "abc"}
     capped.dataset("b").lengths[10] = capped.dataset("c").lengths[10] = 1
-    view = look(capped, "done", datasets=own_caps)
-    assert view.together is not None and view.together.state == "capped"
-    assert look(figures(tmp_path / "3"), "paused").together.state == "paused"  # type: ignore[union-attr]
+    views = (
+        look(found, "done"),
+        look(capped, "done", datasets=own_caps),
+        look(figures(tmp_path / "3"), "paused"),
+    )
+    told = [view.together.state for view in views if view.together is not None]
+    assert told == ["done", "capped", "paused"]
 
 
 def test_only_native_datasets_have_no_total(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from eagle_tui import lengths
 from eagle_tui.clock import Clock
@@ -22,6 +22,8 @@ RATE_SPAN_S = 120.0
 """Window of a dataset's own rates: long enough for a heavy tail, short enough to see a change."""
 
 
+SHARES = (0.5, 0.9, 0.95, 0.99)
+"""Of the responses: which quantiles of their lengths are told."""
 BUCKET_S = 60.0
 BUCKETS = 60
 
@@ -77,6 +79,13 @@ class Endpoint:
     answers: RateWindow = field(default_factory=RateWindow)
 
 
+class LengthSummary(NamedTuple):
+    """Mean and quantiles (SHARES) of lengths; None when there are none."""
+
+    mean: float | None
+    quantiles: list[float] | None
+
+
 @dataclass
 class DatasetFigures:
     """One dataset, over all attempts."""
@@ -93,6 +102,16 @@ class DatasetFigures:
     """Responses in flight or held, by their tokens so far, as the worker last told."""
     results: RateWindow = field(default_factory=sum_rate)
     token_rate: RateWindow = field(default_factory=sum_rate)
+    _summary: tuple[tuple[int, int], LengthSummary] | None = None
+
+    def summary(self) -> LengthSummary:
+        """Mean and quantiles of the lengths, counted anew when there are others: with thousands of
+        different lengths that takes milliseconds, and most datasets stand still."""
+        version = (self.stored, self.tokens)
+        if self._summary is None or self._summary[0] != version:
+            found = lengths.quantiles(self.lengths, SHARES)
+            self._summary = version, LengthSummary(lengths.mean(self.lengths), found)
+        return self._summary[1]
 
     @property
     def done(self) -> int:

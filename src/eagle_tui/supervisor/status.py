@@ -26,10 +26,9 @@ from eagle_tui.protocol import (
 )
 from eagle_tui.rundir.desired import Desired, Limits, TotalCaps, limits, ordered, total_caps
 from eagle_tui.supervisor.board import Board
-from eagle_tui.supervisor.figures import RATE_SPAN_S, Bucket, DatasetFigures, Figures
+from eagle_tui.supervisor.figures import RATE_SPAN_S, SHARES, Bucket, DatasetFigures, Figures
 from eagle_tui.supervisor.work import plan, reached, room_of, work_of
 
-SHARES = (0.5, 0.9, 0.95, 0.99)
 RECENT_COMMANDS = 20
 MOVING = ("running", "stalled", "draining")
 """States of generate in which a time left means something."""
@@ -171,9 +170,9 @@ def _figures_row(
     wall: float,
 ) -> DatasetStatus:
     """What is measured of a dataset, or of all of them; without its limits."""
-    found = lengths.quantiles(data.lengths, SHARES)
+    mean, found = data.summary()
     p50, p90, p95, p99 = found if found else (None, None, None, None)
-    finished = sum(data.lengths.values())
+    finished = data.stored
     hour = _length_figures(data.hour.total(wall))
     per_s = data.results.rate(RATE_SPAN_S) if state == "running" else None
     tok_s = data.token_rate.rate(RATE_SPAN_S) if state == "running" else None
@@ -193,7 +192,7 @@ def _figures_row(
         tokens=data.tokens,
         rate_per_min=None if per_s is None else per_s * 60,
         tok_s=tok_s,
-        tokens_mean=lengths.mean(data.lengths),
+        tokens_mean=mean,
         tokens_p50=p50,
         tokens_p90=p90,
         tokens_p95=p95,
