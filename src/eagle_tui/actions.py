@@ -1,7 +1,8 @@
 """The one registry of actions: from it come keys, footer, help, palette, CLI verbs, docs/keys.md.
 
 What a key can do, a command can do: an action with `verb` is an order to the supervisor and is also
-`eagle-tui VERB RUN …`. An action without one concerns the screen alone.
+`eagle-tui VERB RUN …`. An action without one concerns the screen alone. `screens` says where its
+key acts; `opens` makes it the key of a screen.
 """
 
 from __future__ import annotations
@@ -40,10 +41,25 @@ class Action:
     footer: bool = True
     confirm: bool = False
     """Ask before sending, with the sentence that the supervisor's preview gives."""
+    screens: tuple[str, ...] = ()
+    """Names of the screens on which its key acts; empty: on every one."""
+    opens: str = ""
+    """Name of the screen that it opens."""
+    more_keys: tuple[str, ...] = ()
+    """Further keys that do the same; footer and help show `key` alone."""
+
+    def acts_on(self, screen: str) -> bool:
+        """Whether its key acts on the screen of that name."""
+        return not self.screens or screen in self.screens
 
 
 DATASET = Param("dataset", "dataset", "Name of the dataset.", required=True, positional=True)
 PHASE = Param("phase", "phase", "Name of the phase.", positional=True)
+
+DATASET_SCREENS = ("overview", "datasets")
+PHASE_SCREENS = ("overview", "phases")
+OTHER_SCREENS = ("datasets", "samples", "server", "gpus", "logs", "events", "phases")
+"""All but the overview."""
 
 ACTIONS: tuple[Action, ...] = (
     Action(
@@ -78,6 +94,7 @@ ACTIONS: tuple[Action, ...] = (
             Param("none", "bool", "Take the dataset's caps away."),
         ),
         confirm=True,
+        screens=DATASET_SCREENS,
     ),
     Action(
         "concurrency",
@@ -86,6 +103,7 @@ ACTIONS: tuple[Action, ...] = (
         key="n",
         verb="concurrency",
         params=(DATASET, Param("value", "int", "Requests in flight.", True, True)),
+        screens=DATASET_SCREENS,
     ),
     Action(
         "skip",
@@ -96,6 +114,7 @@ ACTIONS: tuple[Action, ...] = (
         params=(DATASET, Param("undo", "bool", "Take the dataset in again.")),
         confirm=True,
         footer=False,
+        screens=DATASET_SCREENS,
     ),
     Action(
         "order",
@@ -107,6 +126,7 @@ ACTIONS: tuple[Action, ...] = (
             Param("datasets", "datasets", "Names of datasets, the first one first.", True, True),
         ),
         footer=False,
+        screens=DATASET_SCREENS,
     ),
     Action(
         "advance",
@@ -116,6 +136,7 @@ ACTIONS: tuple[Action, ...] = (
         verb="advance",
         params=(PHASE,),
         confirm=True,
+        screens=PHASE_SCREENS,
     ),
     Action(
         "retry",
@@ -135,6 +156,7 @@ ACTIONS: tuple[Action, ...] = (
         ),
         confirm=True,
         footer=False,
+        screens=DATASET_SCREENS,
     ),
     Action(
         "rerun",
@@ -145,6 +167,7 @@ ACTIONS: tuple[Action, ...] = (
         params=(PHASE,),
         confirm=True,
         footer=False,
+        screens=PHASE_SCREENS,
     ),
     Action(
         "down",
@@ -155,19 +178,67 @@ ACTIONS: tuple[Action, ...] = (
         confirm=True,
         footer=False,
     ),
-    Action("next_sample", "Older", "Show the next older sample.", key="right_square_bracket"),
-    Action("previous_sample", "Newer", "Show the next newer sample.", key="left_square_bracket"),
+    Action("overview", "Overview", "All that matters at one glance.", key="1", opens="overview"),
+    Action(
+        "events",
+        "Events",
+        "Events and commands of the run.",
+        key="7",
+        opens="events",
+        more_keys=("e",),
+    ),
+    Action(
+        "next_sample",
+        "Older",
+        "Show the next older sample.",
+        key="right_square_bracket",
+        screens=("overview",),
+    ),
+    Action(
+        "previous_sample",
+        "Newer",
+        "Show the next newer sample.",
+        key="left_square_bracket",
+        screens=("overview",),
+    ),
     Action(
         "sample_kind",
         "Samples",
         "Which samples to show: newest, longest, truncated, no_answer or loop.",
         key="v",
+        screens=("overview",),
     ),
-    Action("fold", "Fold", "Fold or unfold the reasoning of the sample.", key="f", footer=False),
-    Action("events", "Events", "Events and commands of the run.", key="e"),
+    Action(
+        "fold",
+        "Fold",
+        "Fold or unfold the reasoning of the sample.",
+        key="f",
+        footer=False,
+        screens=("overview",),
+    ),
     Action("help", "Help", "All keys with what they do.", key="question_mark"),
-    Action("quit", "Detach", "Leave the screen; the run goes on. `eagle-tui attach`.", key="q"),
+    Action(
+        "quit",
+        "Detach",
+        "Leave the program; the run goes on. `eagle-tui attach` comes back; ctrl+q leaves from any "
+        "screen.",
+        key="q",
+        screens=("overview",),
+    ),
+    Action(
+        "back",
+        "Back",
+        "Leave what is open, then the screen, for the overview.",
+        key="q",
+        more_keys=("escape", "backspace"),
+        screens=OTHER_SCREENS,
+    ),
 )
 
 BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}
 BY_VERB: dict[str, Action] = {action.verb: action for action in ACTIONS if action.verb}
+
+
+def actions_on(screen: str) -> list[Action]:
+    """The actions whose keys act on the screen of that name, in the registry's order."""
+    return [action for action in ACTIONS if action.acts_on(screen)]

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from textual.widgets import Input
 
-from eagle_tui.actions import ACTIONS
+from eagle_tui.actions import ACTIONS, BY_ID, actions_on
 from eagle_tui.protocol import Preview
 from eagle_tui.ui.app import EagleApp
-from eagle_tui.ui.keys import key_text
+from eagle_tui.ui.screens.base import RunScreen
+from eagle_tui.ui.screens.catalog import SCREENS
 from eagle_tui.ui.screens.dialog import ActionDialog
 from eagle_tui.ui.screens.help import HelpScreen
-from eagle_tui.ui.screens.main import MainScreen
+from eagle_tui.ui.screens.overview import OverviewScreen
 
 MakeApp = Callable[..., EagleApp]
 
@@ -32,7 +33,7 @@ async def test_pause_sends_the_mode_chosen(client: Any, make_app: MakeApp, ui: A
         await pilot.press("right")
         await ui.until(pilot, lambda: ("pause", {"mode": "drain"}) in client.asked)
         await pilot.press("y")
-        await ui.until(pilot, lambda: isinstance(app.screen, MainScreen))
+        await ui.until(pilot, lambda: isinstance(app.screen, OverviewScreen))
         assert client.sent == [("pause", {"mode": "drain"})]
 
 
@@ -50,7 +51,7 @@ async def test_resume_needs_no_dialog(client: Any, make_app: MakeApp, ui: Any) -
         await ui.ready(pilot)
         await pilot.press("r")
         await ui.until(pilot, lambda: client.sent == [("resume", {})])
-        assert isinstance(app.screen, MainScreen)
+        assert isinstance(app.screen, OverviewScreen)
 
 
 async def test_cap_shows_what_it_saves_before_yes(client: Any, make_app: MakeApp, ui: Any) -> None:
@@ -152,7 +153,7 @@ async def test_a_dialog_is_left_without_an_order(
         for action in ACTIONS:
             if action.verb and (action.params or action.confirm) and action.id != "order":
                 await pilot.press(str(action.key), key)
-                await ui.until(pilot, lambda: isinstance(app.screen, MainScreen))
+                await ui.until(pilot, lambda: isinstance(app.screen, OverviewScreen))
         assert client.sent == []
 
 
@@ -184,7 +185,7 @@ async def test_a_read_only_screen_sends_nothing(client: Any, make_app: MakeApp, 
         for action in ACTIONS:
             if action.verb:
                 await pilot.press(str(action.key))
-                assert isinstance(app.screen, MainScreen)
+                assert isinstance(app.screen, OverviewScreen)
         await pilot.press("y", "enter")
         await pilot.pause(0.1)
         assert client.sent == [] and "read-only" in ui.text(app)
@@ -193,38 +194,51 @@ async def test_a_read_only_screen_sends_nothing(client: Any, make_app: MakeApp, 
 # Footer truth
 
 
+@pytest.mark.parametrize("name", list(SCREENS))
 @pytest.mark.parametrize("size", [(80, 24), (200, 50), (60, 20)])
 async def test_every_key_in_the_footer_does_something(
-    size: tuple[int, int], client: Any, make_app: MakeApp, ui: Any
+    size: tuple[int, int], name: str, client: Any, make_app: MakeApp, ui: Any
 ) -> None:
     app = make_app(client)
     async with ui.run(app, size=size) as pilot:
         await ui.ready(pilot)
-        shown = app.main.footer.shown()
-        ids = [action.id for action, _ in shown]
-        assert ids[-2:] == ["help", "quit"] and {"pause", "cap"} <= set(ids)
-        for action, label in shown:
-            await ui.until(pilot, lambda: isinstance(app.screen, MainScreen))
-            assert f"{key_text(str(action.key))} {label}" in ui.text(app).split("\n")[-1]
+        app.open_screen(name)
+        await ui.until(pilot, lambda: name == app.shown.NAME and "kimi" in ui.text(app))
+        await pilot.pause(0.1)
+        rows = app.shown.footer.rows(*size)
+        drawn = ui.text(app).split("\n")[-len(rows) :]
+        items = [(item, line) for row, line in zip(rows, drawn, strict=True) for item in row]
+        ids = [item.action for item, _ in items]
+        assert ids[-2:] == ["help", "quit" if name == "overview" else "back"] and "pause" in ids
+        assert {action.id for action in ACTIONS if action.opens} <= set(ids)
+        for item, line in items:
+            await ui.until(pilot, lambda: app.screen is app.shown and name == app.shown.NAME)
+            assert f"{item.key}{'' if item.tight or not item.label else ' '}{item.label}" in line
             before = (ui.text(app), app.screen)
-            await pilot.press(str(action.key))
-            if action.id == "quit":
+            await pilot.press(str(BY_ID[item.action].key))
+            if item.action == "quit":
                 assert app._exit
+                continue
+            await pilot.pause(0.05)
+            if item.action == name:
+                assert app.screen is before[1], "the key of the screen in sight stays on it"
+                continue
+            assert (ui.text(app), app.screen) != before, f"{item.action} does nothing"
+            if isinstance(app.screen, RunScreen):
+                app.open_screen(name)
             else:
-                await pilot.pause(0.05)
-                assert (ui.text(app), app.screen) != before, f"{action.id} does nothing"
                 await pilot.press("escape")
 
 
-async def test_every_action_of_the_registry_is_handled(
-    client: Any, make_app: MakeApp, ui: Any
-) -> None:
+async def test_every_action_of_the_registry_is_handled() -> None:
     missing = [
-        action.id
-        for action in ACTIONS
-        if action.verb is None and not hasattr(MainScreen, f"_do_{action.id}")
+        (screen.NAME, action.id)
+        for screen in SCREENS.values()
+        for action in actions_on(screen.NAME)
+        if action.verb is None and not action.opens and not hasattr(screen, f"do_{action.id}")
     ]
     assert missing == []
+    assert {action.opens for action in ACTIONS if action.opens} == set(SCREENS)
 
 
 async def test_a_click_on_the_footer_acts(client: Any, make_app: MakeApp, ui: Any) -> None:

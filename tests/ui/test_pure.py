@@ -13,7 +13,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from eagle_tui.actions import ACTIONS
+from eagle_tui.actions import ACTIONS, OTHER_SCREENS, actions_on
 from eagle_tui.protocol import Alert, CommandStatus, Event, PhaseStatus, ServerStatus, Status
 from eagle_tui.ui import themes
 from eagle_tui.ui.canvas import Pen, changed_span, fit
@@ -25,7 +25,7 @@ from eagle_tui.ui.journal import command_text, entries
 from eagle_tui.ui.keys import key_text
 from eagle_tui.ui.layout import plan
 from eagle_tui.ui.verdict import verdict
-from eagle_tui.ui.widgets.footer import fit_labels, footer_actions, shorten
+from eagle_tui.ui.widgets.footer import Item, footer_actions, footer_rows, shorten
 from eagle_tui.ui.widgets.throughput import server_rows
 from eagle_tui.ui.wrap import HEAD_CHARS, TAIL_CHARS, safe, wrap
 
@@ -286,24 +286,30 @@ def test_key_names_are_printed_as_on_the_keyboard() -> None:
 # Footer
 
 
-@pytest.mark.parametrize("width", [80, 100, 200])
-def test_every_footer_action_fits(width: int) -> None:
-    actions = footer_actions(None, readonly=False)
-    shown = fit_labels(actions, width)
-    assert [action.id for action, _ in shown] == [action.id for action in actions]
-    assert sum(len(key_text(a.key or "")) + 2 + len(label) for a, label in shown) + 1 <= width
+def _footer(screen: str, width: int, height: int) -> list[list[Item]]:
+    screens = [action for action in ACTIONS if action.opens]
+    return footer_rows(screens, footer_actions(screen, None, False), width, height)
 
 
-def test_on_a_narrow_screen_help_and_quit_stay() -> None:
-    shown = [action.id for action, _ in fit_labels(footer_actions(None, False), 30)]
-    assert shown[-2:] == ["help", "quit"]
+@pytest.mark.parametrize("width", [30, 60, 80, 120, 160, 200, 300])
+@pytest.mark.parametrize("height", [20, 24, 50])
+@pytest.mark.parametrize("screen", ["overview", "events"])
+def test_the_footer_fits_and_holds_all_screens(screen: str, width: int, height: int) -> None:
+    rows = _footer(screen, width, height)
+    for row in rows:
+        assert sum(item.width for item in row) + len(row) <= max(width, 60)
+    ids = [item.action for row in rows for item in row]
+    assert ids[-2:] == ["help", "quit" if screen == "overview" else "back"]
+    assert {action.id for action in ACTIONS if action.opens} <= set(ids)
+    assert len(rows) == 1 or height >= 30
 
 
 def test_pause_and_resume_take_turns() -> None:
     paused = _status(phases=({"name": "generate", "state": "paused"},))
-    assert "resume" in [action.id for action in footer_actions(paused, False)]
-    assert "pause" not in [action.id for action in footer_actions(paused, False)]
-    assert all(action.verb is None for action in footer_actions(None, readonly=True))
+    for screen in ("overview", "events"):
+        assert "resume" in [action.id for action in footer_actions(screen, paused, False)]
+        assert "pause" not in [action.id for action in footer_actions(screen, paused, False)]
+        assert all(action.verb is None for action in footer_actions(screen, None, readonly=True))
 
 
 def test_labels_are_cut_at_a_consonant() -> None:
@@ -312,8 +318,9 @@ def test_labels_are_cut_at_a_consonant() -> None:
     ]  # fmt: skip
 
 
-def test_keys_are_unique() -> None:
-    keys = [action.key for action in ACTIONS if action.key]
+@pytest.mark.parametrize("screen", ["overview", *OTHER_SCREENS])
+def test_keys_are_unique_on_every_screen(screen: str) -> None:
+    keys = [key for a in actions_on(screen) for key in (a.key, *a.more_keys) if key]
     assert len(keys) == len(set(keys))
 
 

@@ -95,7 +95,7 @@ async def test_while_one_reads_newer_samples_wait(client: Any, make_app: MakeApp
         await ui.ready(pilot)
         await pilot.press("pagedown")
         client.all_samples.insert(0, ui.sample(id="new", content="brand new answer"))
-        app.main.load_samples()
+        app.main.load_soon()
         await ui.until(pilot, lambda: "1 newer ([)" in ui.text(app))
         assert "brand new answer" not in ui.text(app)
         await pilot.press("left_square_bracket")

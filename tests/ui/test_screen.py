@@ -14,7 +14,7 @@ from eagle_tui.ui.canvas import Canvas
 from eagle_tui.ui.screens.dialog import ActionDialog, Words
 from eagle_tui.ui.screens.events import EventsScreen
 from eagle_tui.ui.screens.help import HelpScreen
-from eagle_tui.ui.screens.main import MainScreen
+from eagle_tui.ui.screens.overview import OverviewScreen
 
 MakeApp = Callable[..., EagleApp]
 
@@ -232,8 +232,8 @@ async def test_events_screen_shows_all_alerts_and_how_far_orders_came(
         assert "requested → refused" in text
         for alert in client.now.alerts:
             assert alert.sentence in text and alert.remedy in text
-        await pilot.press("up", "home", "end", "e")
-        assert isinstance(app.screen, MainScreen)
+        await pilot.press("up", "home", "end", "q")
+        assert isinstance(app.screen, OverviewScreen)
 
 
 async def test_the_palette_holds_the_actions_and_the_themes(

@@ -23,11 +23,13 @@ from eagle_tui.client_api import ClientError, RunClient
 from eagle_tui.clock import Clock, SystemClock
 from eagle_tui.protocol import CommandStatus, Event, Status
 from eagle_tui.ui import themes
-from eagle_tui.ui.frame import Frame, FrameScreen
+from eagle_tui.ui.frame import Frame
 from eagle_tui.ui.glyphs import GlyphMode, glyph_set
 from eagle_tui.ui.palette import Palette, palette
 from eagle_tui.ui.provider import ActionProvider
-from eagle_tui.ui.screens.main import MainScreen
+from eagle_tui.ui.screens.base import RunScreen
+from eagle_tui.ui.screens.catalog import SCREENS
+from eagle_tui.ui.screens.overview import OverviewScreen
 from eagle_tui.ui.terminal import TerminalWatch
 
 POLL_S = 1.0
@@ -46,10 +48,9 @@ class EagleApp(App[None], inherit_bindings=False):
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {ActionProvider}
     CSS_PATH: ClassVar[list[str | PurePath]] = [
         "app.tcss",
-        "screens/main.tcss",
-        "screens/dialog.tcss",
-        "screens/pages.tcss",
+        *sorted((Path(__file__).parent / "screens").glob("*.tcss")),
     ]
+    SCREENS = dict(SCREENS)  # noqa: RUF012 - Textual's own declaration has no ClassVar
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "leave", "Detach", show=False),
         Binding("ctrl+c", "hint", "How to leave", show=False),
@@ -121,14 +122,41 @@ class EagleApp(App[None], inherit_bindings=False):
         self.theme = name
 
     def get_default_screen(self) -> Screen[None]:
-        return MainScreen()
+        return OverviewScreen()
 
     @property
-    def main(self) -> MainScreen:
-        """The main screen, which always lies at the bottom of the stack."""
+    def main(self) -> OverviewScreen:
+        """The overview, which always lies at the bottom of the stack."""
         screen = self.screen_stack[0]
-        assert isinstance(screen, MainScreen)
+        assert isinstance(screen, OverviewScreen)
         return screen
+
+    @property
+    def shown(self) -> RunScreen | None:
+        """The numbered screen in sight: on top, or under dialogs; None under a page of help."""
+        for screen in reversed(self.screen_stack):
+            if isinstance(screen, RunScreen):
+                return screen
+            if not screen.is_modal:
+                return None
+        return None
+
+    @property
+    def scope(self) -> RunScreen:
+        """The numbered screen that acts, whatever lies over it."""
+        screens = [item for item in self.screen_stack if isinstance(item, RunScreen)]
+        return screens[-1]
+
+    def open_screen(self, name: str) -> None:
+        """Show a numbered screen. It keeps its place, cursor and filters while another is shown."""
+        if name == self.scope.NAME:
+            return
+        if name == self.main.NAME:
+            self.pop_screen()
+        elif len(self.screen_stack) > 1:
+            self.switch_screen(name)
+        else:
+            self.push_screen(name)
 
     def on_mount(self) -> None:
         self._terminal.start()
@@ -145,7 +173,7 @@ class EagleApp(App[None], inherit_bindings=False):
 
     def act(self, action_id: str) -> None:
         """Do an action of the registry, from wherever it was chosen."""
-        self.main.action_act(action_id)
+        self.scope.action_act(action_id)
 
     def action_leave(self) -> None:
         """Leave the screen; the run goes on."""
@@ -189,15 +217,15 @@ class EagleApp(App[None], inherit_bindings=False):
             self._arrived = now
             self.frame = Frame(message.status, self.clock.wall())
         elif self.frame is None:
-            self.main.no_answer(message.problem)
+            self.scope.no_answer(message.problem)
             return
         else:
             self.frame = Frame(
                 self.frame.status, self.clock.wall(), now - self._arrived, message.problem
             )
-        for screen in self.screen_stack:
-            if isinstance(screen, FrameScreen) and screen.is_mounted:
-                screen.show_frame(self.frame)
+        screen = self.shown
+        if screen is not None and screen.is_mounted:
+            screen.show_frame(self.frame)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """A fault in our own polling is shown like a silent supervisor, and polling goes on."""
@@ -227,4 +255,6 @@ class EagleApp(App[None], inherit_bindings=False):
 
     def _tick(self) -> None:
         self._terminal.check()
-        self.main.tick()
+        screen = self.shown
+        if screen is not None and screen.is_mounted:
+            screen.tick()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 from eagle_tui.protocol import DatasetStatus, Status
 
@@ -32,15 +31,6 @@ class Frame:
     @property
     def stale(self) -> bool:
         return bool(self.problem)
-
-
-@runtime_checkable
-class FrameScreen(Protocol):
-    """A screen that draws snapshots."""
-
-    def show_frame(self, frame: Frame) -> None:
-        """Draw what changed."""
-        ...
 
 
 class Series:

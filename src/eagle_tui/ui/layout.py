@@ -31,12 +31,16 @@ class Plan:
     """0: the rest of the bottom, beside the sample."""
 
 
-def plan(width: int, height: int, gpus: int, datasets: int, server_rows: int) -> Plan:
+def plan(
+    width: int, height: int, gpus: int, datasets: int, server_rows: int, footer_rows: int = 1
+) -> Plan:
     """The layout for a terminal of `width`×`height` cells.
 
     `gpus` and `datasets` are how many there are; `server_rows` how many lines the servers need
-    beside the figures. The sample pane always gets what is left.
+    beside the figures; `footer_rows` what the footer takes. The sample pane always gets what is
+    left.
     """
+    height -= max(footer_rows - 1, 0)
     if width >= FRAMED_WIDTH and height >= FRAMED_HEIGHT:
         return _framed(height, gpus, datasets, server_rows)
     return _dense(width, height, gpus, datasets, server_rows)

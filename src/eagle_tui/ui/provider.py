@@ -21,7 +21,10 @@ class ActionProvider(Provider):
 
     def _commands(self) -> Iterator[tuple[str, str, IgnoreReturnCallbackType]]:
         app = cast("EagleApp", self.app)
+        scope = app.scope.NAME
         for action in ACTIONS:
+            if not (action.acts_on(scope) or action.id == "quit") or action.opens == scope:
+                continue
             if app.readonly and action.verb:
                 continue
             key = f"  ({key_text(action.key)})" if action.key else ""

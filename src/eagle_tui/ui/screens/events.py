@@ -3,34 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.app import ComposeResult
+from textual.binding import BindingType
 
 from eagle_tui import fmt
 from eagle_tui.protocol import Alert
 from eagle_tui.ui.canvas import Line, Pen
 from eagle_tui.ui.frame import Frame
 from eagle_tui.ui.journal import entries, full_lines
-from eagle_tui.ui.screens.page import PageScreen
+from eagle_tui.ui.screens.base import RunScreen, keys_of
+from eagle_tui.ui.screens.page import Page
 from eagle_tui.ui.wrap import wrap
 
-if TYPE_CHECKING:
-    from eagle_tui.ui.app import EagleApp
 
-
-class EventsScreen(PageScreen):
+class EventsScreen(RunScreen):
     """What happened and what was ordered."""
 
-    TITLE_TEXT = "Events and commands"
-    FOLLOW = True
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("e", "leave_page", show=False)]
+    NAME = "events"
+    BINDINGS: ClassVar[list[BindingType]] = keys_of(NAME)
 
-    def show_frame(self, frame: Frame) -> None:
-        self.page.redraw()
+    def __init__(self) -> None:
+        super().__init__()
+        self.text = Page(self.lines, follow=True)
+
+    def body(self) -> ComposeResult:
+        yield self.text
+
+    def show(self, frame: Frame) -> None:
+        self.text.redraw()
+
+    def move(self, by: int) -> None:
+        self.text.scroll_rows(by)
+
+    def page(self, by: int) -> None:
+        self.text.scroll_pages(by)
+
+    def jump(self, to_end: bool) -> None:
+        self.text.jump(to_end)
 
     def lines(self, width: int) -> Sequence[Line]:
-        app = cast("EagleApp", self.app)
+        """All lines, for this width."""
+        app = self.eagle
         status = app.frame.status if app.frame else None
         journal = entries(app.events, status.commands if status else ())
         now = app.clock.wall()
@@ -43,10 +58,11 @@ class EventsScreen(PageScreen):
         if alerts:
             out += [(), Pen().add("  Alerts now", app.palette.accent).segments]
         for alert in alerts:
-            out += self._alert(alert, width, app)
+            out += self._alert(alert, width)
         return out
 
-    def _alert(self, alert: Alert, width: int, app: EagleApp) -> list[Line]:
+    def _alert(self, alert: Alert, width: int) -> list[Line]:
+        app = self.eagle
         look, style = app.palette, app.palette.state(alert.severity)
         head = Pen().add(f" {fmt.moment(alert.since, app.clock.wall()):<9} ", look.muted)
         head.add(f"{app.glyphs.state(alert.severity)} ", style)

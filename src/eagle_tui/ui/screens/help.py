@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.binding import Binding, BindingType
 
-from eagle_tui.actions import ACTIONS
+from eagle_tui.actions import ACTIONS, Action
 from eagle_tui.ui.canvas import Line, Pen
 from eagle_tui.ui.keys import LOCAL_KEYS, key_text
 from eagle_tui.ui.screens.page import PageScreen
@@ -27,14 +27,15 @@ class HelpScreen(PageScreen):
     TITLE_TEXT = "Keys"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark", "leave_page", show=False)]
 
+    def __init__(self, screen_name: str) -> None:
+        """`screen_name` is the screen from which help was asked for: its keys come first."""
+        super().__init__()
+        self._screen_name = screen_name
+
     def lines(self, width: int) -> Sequence[Line]:
         look = cast("EagleApp", self.app).palette
         out: list[Line] = [()]
-        groups = (
-            ("Orders to the run", [action for action in ACTIONS if action.verb]),
-            ("On this screen", [action for action in ACTIONS if not action.verb]),
-        )
-        for title, actions in groups:
+        for title, actions in help_groups(self._screen_name):
             out.append(Pen().add(f"  {title}", look.accent).segments)
             for action in actions:
                 command = f"eagle-tui {action.verb}" if action.verb else ""
@@ -61,3 +62,16 @@ class HelpScreen(PageScreen):
                 pen.cell(word if index == 0 else "", cells, style)
             lines.append(pen.add(part, look.text).segments)
         return lines
+
+
+def help_groups(screen: str) -> list[tuple[str, list[Action]]]:
+    """Every action once, under headings: orders and keys that act on that screen, the screens, and
+    what acts elsewhere."""
+    here = [action for action in ACTIONS if action.acts_on(screen) and not action.opens]
+    groups = [
+        ("Orders to the run", [action for action in here if action.verb]),
+        ("On this screen", [action for action in here if not action.verb]),
+        ("Screens", [action for action in ACTIONS if action.opens]),
+        ("On other screens", [action for action in ACTIONS if not action.acts_on(screen)]),
+    ]
+    return [(title, actions) for title, actions in groups if actions]

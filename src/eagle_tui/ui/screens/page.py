@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
 from textual import events
@@ -28,24 +28,39 @@ class TitleLine(Canvas):
 class Page(Canvas):
     """Lines made by its screen, scrolled by rows; only the rows in sight are drawn."""
 
-    def __init__(self) -> None:
-        super().__init__(id="page")
+    DEFAULT_CSS = "Page { height: 1fr; }"
+
+    def __init__(
+        self, lines: Callable[[int], Sequence[Line]], *, follow: bool = False, id: str = "page"
+    ) -> None:
+        """`lines(width)` gives all lines. With `follow` the last one is kept in sight while nobody
+        scrolled away from it."""
+        super().__init__(id=id)
+        self._lines = lines
+        self._follows = follow
+        self._at_end = follow
         self.top = 0
-        self.follow = False
-        """Keep the last line in sight while nobody scrolled away from it."""
 
     def draw(self, width: int, height: int) -> Iterable[Line]:
         lines = self._lines(width)
         last = max(len(lines) - height, 0)
-        self.top = last if self.follow else min(self.top, last)
+        self.top = last if self._at_end else min(self.top, last)
         return lines[self.top : self.top + height]
 
     def scroll_rows(self, by: int) -> None:
+        """Down by so many rows, or up; stops at the ends."""
         last = max(len(self._lines(self.size.width)) - self.size.height, 0)
         self.top = min(max(self.top + by, 0), last)
-        if self.follow or (isinstance(self.screen, PageScreen) and self.screen.FOLLOW):
-            self.follow = self.top == last
+        self._at_end = self._follows and self.top == last
         self.redraw()
+
+    def scroll_pages(self, by: int) -> None:
+        """By as many rows as are in sight, but one."""
+        self.scroll_rows(by * max(self.size.height - 1, 1))
+
+    def jump(self, to_end: bool) -> None:
+        """To the first or the last line."""
+        self.scroll_rows(1_000_000_000 if to_end else -1_000_000_000)
 
     def on_mouse_scroll_down(self, _event: events.MouseScrollDown) -> None:
         self.scroll_rows(2)
@@ -53,37 +68,29 @@ class Page(Canvas):
     def on_mouse_scroll_up(self, _event: events.MouseScrollUp) -> None:
         self.scroll_rows(-2)
 
-    def _lines(self, width: int) -> Sequence[Line]:
-        screen = self.screen
-        assert isinstance(screen, PageScreen)
-        return screen.lines(width)
-
 
 class PageScreen(Screen[None]):
-    """Base of the screens that are read. Subclasses give `TITLE_TEXT` and `lines`."""
+    """Base of the screens that are read and left. Subclasses give `TITLE_TEXT` and `lines`."""
 
     TITLE_TEXT = ""
-    FOLLOW = False
-    """Whether the newest line is at the bottom and kept in sight."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q,escape,backspace", "leave_page", "Back", show=False),
-        Binding("up,k", "scroll_page(-1)", show=False),
-        Binding("down,j", "scroll_page(1)", show=False),
-        Binding("pageup", "scroll_page(-15)", show=False),
-        Binding("pagedown,space", "scroll_page(15)", show=False),
-        Binding("home", "scroll_page(-1000000)", show=False),
-        Binding("end", "scroll_page(1000000)", show=False),
+        Binding("up,k", "scroll_rows(-1)", show=False),
+        Binding("down,j", "scroll_rows(1)", show=False),
+        Binding("pageup", "scroll_pages(-1)", show=False),
+        Binding("pagedown,space", "scroll_pages(1)", show=False),
+        Binding("home", "jump(False)", show=False),
+        Binding("end", "jump(True)", show=False),
     ]
     AUTO_FOCUS = None
 
     def __init__(self) -> None:
         super().__init__()
-        self.page = Page()
-        self.page.follow = self.FOLLOW
+        self.text = Page(self.lines)
 
     def compose(self) -> ComposeResult:
         yield TitleLine(self.TITLE_TEXT, "↑ ↓ PgUp PgDn scroll   q back")
-        yield self.page
+        yield self.text
 
     def lines(self, width: int) -> Sequence[Line]:
         """All lines of the page for this width."""
@@ -92,5 +99,11 @@ class PageScreen(Screen[None]):
     def action_leave_page(self) -> None:
         self.dismiss(None)
 
-    def action_scroll_page(self, by: int) -> None:
-        self.page.scroll_rows(by)
+    def action_scroll_rows(self, by: int) -> None:
+        self.text.scroll_rows(by)
+
+    def action_scroll_pages(self, by: int) -> None:
+        self.text.scroll_pages(by)
+
+    def action_jump(self, to_end: bool) -> None:
+        self.text.jump(to_end)

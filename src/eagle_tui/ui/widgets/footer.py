@@ -1,25 +1,46 @@
-"""The footer: the registry's actions with their keys. What it shows acts, by key or by click."""
+"""The footer: the screens and the registry's actions with their keys. What it shows acts, by key or
+by click."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from textual import events
 
-from eagle_tui.actions import ACTIONS, Action
+from eagle_tui.actions import Action, actions_on
 from eagle_tui.protocol import Status
 from eagle_tui.ui.canvas import Canvas, Line, Pen
 from eagle_tui.ui.keys import key_text
 from eagle_tui.ui.verdict import active_phase
 
-_ALWAYS = ("help", "quit")
+_ALWAYS = frozenset({"help", "quit", "back"})
 _VOWELS = frozenset("aeiou")
 _SHORTEST = 4
+TWO_ROWS_FROM = 30
+"""Height from which the screens may have a row of their own."""
+_ACTIONS_LEAST = 4
+"""Actions that must fit beside the screens' names, else the screens are numbers alone."""
 
 
-def footer_actions(status: Status | None, readonly: bool) -> list[Action]:
-    """The actions worth a place now: pause or resume, whichever can act; none that would be
-    refused because the screen is read-only."""
+@dataclass(frozen=True)
+class Item:
+    """One thing in the footer: a key, what it does, and the action done by a click."""
+
+    key: str
+    label: str
+    action: str
+    tight: bool = False
+    """No space between key and label."""
+
+    @property
+    def width(self) -> int:
+        return len(self.key) + len(self.label) + (1 if self.label and not self.tight else 0)
+
+
+def footer_actions(screen: str, status: Status | None, readonly: bool) -> list[Action]:
+    """The actions worth a place on a screen now: pause or resume, whichever can act; none that
+    would be refused because the screen is read-only. The screens' own keys are not among them."""
     held = False
     if status is not None:
         active = active_phase(status)
@@ -27,9 +48,10 @@ def footer_actions(status: Status | None, readonly: bool) -> list[Action]:
     hidden = {"pause"} if held else {"resume"}
     return [
         action
-        for action in ACTIONS
+        for action in actions_on(screen)
         if action.footer
         and action.key
+        and not action.opens
         and action.id not in hidden
         and not (readonly and action.verb)
     ]
@@ -69,40 +91,85 @@ def fit_labels(actions: Sequence[Action], width: int) -> list[tuple[Action, str]
     return [(action, labels[action.id]) for action in kept]
 
 
+def footer_rows(
+    screens: Sequence[Action], actions: Sequence[Action], width: int, height: int
+) -> list[list[Item]]:
+    """The footer's one or two rows on a screen of that size.
+
+    One row where all fits, else two where the screen is high, else one with the screens' names
+    shortened, or only their numbers, so that the most important actions have room.
+    """
+    full = [Item(key_text(action.key or ""), action.label, action.id) for action in screens]
+    short = [Item(item.key, shorten(item.label), item.action, tight=True) for item in full]
+    numbers = [Item(item.key, "", item.action) for item in full]
+    labels = {action.id: action.label for action in actions}
+    for nav in (full, short, numbers):
+        room = width - _wide(nav) - 1
+        fitted = fit_labels(actions, room)
+        whole = len(fitted) == len(actions) and all(labels[a.id] == text for a, text in fitted)
+        enough = len(fitted) >= min(_ACTIONS_LEAST, len(actions))
+        if whole or (nav is not full and enough) or nav is numbers:
+            return [[*nav, *_items(fitted)]]
+        if height >= TWO_ROWS_FROM and _wide(full) <= width:
+            return [full, _items(fit_labels(actions, width))]
+    raise AssertionError("the last form is always taken")
+
+
+def _items(fitted: Sequence[tuple[Action, str]]) -> list[Item]:
+    return [Item(key_text(action.key or ""), label, action.id) for action, label in fitted]
+
+
+def _wide(items: Sequence[Item]) -> int:
+    return sum(item.width for item in items) + max(len(items) - 1, 0) + 1
+
+
 class KeyFooter(Canvas):
-    """Keys and what they do."""
+    """Keys and what they do; the screen in sight is marked."""
 
     DEFAULT_CSS = "KeyFooter { background: $panel; }"
 
-    def __init__(self) -> None:
+    def __init__(self, screen_name: str) -> None:
         super().__init__()
+        self._screen_name = screen_name
         self._status: Status | None = None
-        self._places: list[tuple[int, int, str]] = []
+        self._places: list[tuple[int, int, int, str]] = []
 
     def show(self, status: Status) -> None:
         self._status = status
         self.redraw()
 
-    def shown(self) -> list[tuple[Action, str]]:
-        """The actions drawn now, with their labels."""
-        actions = footer_actions(self._status, self.eagle.readonly)
-        return fit_labels(actions, self.size.width)
+    def rows(self, width: int, height: int) -> list[list[Item]]:
+        """What stands in the footer of a screen of that size."""
+        screens = [action for action in actions_on(self._screen_name) if action.opens]
+        actions = footer_actions(self._screen_name, self._status, self.eagle.readonly)
+        return footer_rows(screens, actions, width, height)
 
     def draw(self, width: int, height: int) -> Iterable[Line]:
-        shown = self.shown()
-        used = sum(len(label) + len(key_text(action.key or "")) + 1 for action, label in shown)
-        gap = 2 if used + 2 * len(shown) <= width else 1
-        pen = Pen().add(" ")
+        rows = self.rows(width, self.screen.size.height)
+        if len(rows) != height:
+            self.styles.height = len(rows)
         self._places = []
-        for action, label in shown:
-            start = pen.width
-            pen.add(key_text(action.key or ""), self.palette.key)
-            pen.add(f" {label}", self.palette.text)
-            self._places.append((start, pen.width, action.id))
-            pen.add(" " * gap)
-        yield pen.segments
+        for y, row in enumerate(rows):
+            spare = width - _wide(row)
+            gap = 2 if spare >= len(row) else 1
+            pen = Pen().add(" ")
+            for item in row:
+                start = pen.width
+                here = item.action == self._screen_name
+                pen.add(item.key, self.palette.key)
+                if item.label:
+                    pen.add("" if item.tight else " ")
+                    style = self.palette.strong + self.palette.cursor if here else None
+                    pen.add(item.label, style or self.palette.text)
+                elif here:
+                    pen.segments[-1] = pen.segments[-1]._replace(
+                        style=self.palette.key + self.palette.cursor
+                    )
+                self._places.append((y, start, pen.width, item.action))
+                pen.add(" " * gap)
+            yield pen.segments
 
     async def on_click(self, event: events.Click) -> None:
-        for start, end, action_id in self._places:
-            if start <= event.x < end:
+        for y, start, end, action_id in self._places:
+            if event.y == y and start <= event.x < end:
                 await self.screen.run_action(f"act('{action_id}')")

@@ -1,0 +1,16 @@
+"""Which class draws which screen. The registry's actions with `opens` name these screens."""
+
+from __future__ import annotations
+
+from eagle_tui.ui.screens.base import RunScreen
+from eagle_tui.ui.screens.events import EventsScreen
+from eagle_tui.ui.screens.overview import OverviewScreen
+
+SCREENS: dict[str, type[RunScreen]] = {
+    screen.NAME: screen
+    for screen in (
+        OverviewScreen,
+        EventsScreen,
+    )
+}
+"""By name, in the order of their keys. The first one lies at the bottom of the stack."""
