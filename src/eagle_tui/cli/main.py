@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from eagle_tui import __version__
-from eagle_tui.cli import follow, make, verbs
+from eagle_tui.cli import doctor, follow, make, verbs
 from eagle_tui.cli.common import Exit
 from eagle_tui.client import Down, NotARun, StartFailed
 from eagle_tui.client_api import ClientError
@@ -31,7 +31,7 @@ def cli() -> None:
     """
 
 
-for command in (*make.COMMANDS, *follow.COMMANDS, *verbs.COMMANDS):
+for command in (*make.COMMANDS, *follow.COMMANDS, *doctor.COMMANDS, *verbs.COMMANDS):
     cli.add_command(command)
 
 
