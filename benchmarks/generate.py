@@ -4,9 +4,10 @@
 
 - speed: 512 requests in flight against a server that answers at once, in its own process. The bare
   loop sends the same requests, parses the answers and writes a JSON line for each, and knows
-  nothing of prompts files, caps, retries, reasoning, repair or events. `streamed`: with the crash
-  journal (journal_tokens = 64), so that each answer comes as 24 events that
-  the server has ready all at once, each with all tokens so far.
+  nothing of prompts files, caps, retries, reasoning, repair or events. `without journal`: with
+  journal_tokens = 0; `ours`: as it is by default, which soon finds that the journal does not pay
+  here; `all streamed`: every answer comes as 24 events that the server has ready all at once, each
+  with all tokens so far.
 - occupancy: share of the 512 places in use on a server with a mean latency of 500 ms and a heavy
   tail, from when all were first taken until the last request was sent.
 - memory: highest resident memory of a worker with 100,000 prompts of 1,000 tokens.
@@ -29,16 +30,19 @@ from harness import PROMPT_TOKENS, asked, child, make_run, measured, serving, ta
 PLAIN = "journal_tokens = 0"
 
 
-def ours(root: Path, stop_after_s: float | None = None) -> int:
+def ours(root: Path, stop_after_s: float | None = None, *, all_streamed: bool = False) -> int:
     """The worker's own code; gives how many responses were stored."""
     from eagle_tui.clock import SystemClock
     from eagle_tui.config import load_config
+    from eagle_tui.pipeline.generation.pace import Pace
     from eagle_tui.pipeline.generation.runner import Runner
     from eagle_tui.pipeline.generation.speech import load_speech
     from eagle_tui.pipeline.worker import Stopped, Worker
     from eagle_tui.rundir.events import WorkerLog
     from eagle_tui.rundir.paths import RunDir
 
+    if all_streamed:
+        Pace.at_stake_s = lambda self, now: None  # type: ignore[method-assign]
     run = RunDir.at(root)
     config, clock = load_config(run.config), SystemClock()
     worker = Worker(run, config, WorkerLog(run.events("generate", 1), clock), clock, "generate", 1)
@@ -97,15 +101,21 @@ def bare(root: Path, in_flight: int) -> int:
 
 def speed(base: Path, requests: int, repeats: int, in_flight: int) -> None:
     """Requests per second and CPU per request, ours beside bare, best of `repeats`."""
-    found: dict[str, list[dict[str, float]]] = {"bare": [], "ours": [], "ours, streamed": []}
+    # The name of each row, the child that measures it, and its settings.
+    kinds = {
+        "bare": ("bare", PLAIN),
+        "ours": ("ours", ""),
+        "ours, without journal": ("ours", PLAIN),
+        "ours, all streamed": ("streamed", ""),
+    }
+    found: dict[str, list[dict[str, float]]] = {what: [] for what in kinds}
     with serving() as url:
         for number in range(repeats):
-            for what in found:
+            for what, (kind, settings) in kinds.items():
                 root = base / f"{what}{number}"
-                streamed = what.endswith("streamed")
-                make_run(root, requests, url, in_flight, "" if streamed else PLAIN)
-                args = [str(in_flight)] if what == "bare" else []
-                found[what].append(child(__file__, what.split(",")[0], root, *args))
+                make_run(root, requests, url, in_flight, settings)
+                args = [str(in_flight)] if kind == "bare" else []
+                found[what].append(child(__file__, kind, root, *args))
     rate = {k: max(r["requests"] / r["s"] for r in v) for k, v in found.items()}
     cost = {k: min(1000 * r["cpu_s"] / r["requests"] for r in v) for k, v in found.items()}
     print(f"{requests:,} requests, {in_flight} in flight, best of {repeats}")
@@ -131,7 +141,7 @@ def occupancy(base: Path, requests: int, repeats: int, in_flight: int, mean_s: f
         for what in found:
             with serving(mean_s, in_flight) as url:
                 root = base / f"occupancy {what}{number}"
-                make_run(root, requests, url, in_flight, PLAIN)
+                make_run(root, requests, url, in_flight)
                 child(__file__, what, root, *([str(in_flight)] if what == "bare" else []))
                 found[what] = max(found[what], float(asked(url, "/occupancy")))
     print(
@@ -164,7 +174,7 @@ def memory(base: Path, prompts: int, seconds: float, in_flight: int) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--child", choices=["ours", "bare"])
+    parser.add_argument("--child", choices=["ours", "streamed", "bare"])
     parser.add_argument("args", nargs="*")
     parser.add_argument("--only", choices=["speed", "occupancy", "memory"])
     parser.add_argument("--requests", type=int, default=4000)
@@ -174,6 +184,8 @@ def main() -> int:
     options = parser.parse_args()
     if options.child == "ours":
         return ours(Path(options.args[0]), *map(float, options.args[1:]))
+    if options.child == "streamed":
+        return ours(Path(options.args[0]), all_streamed=True)
     if options.child == "bare":
         return bare(Path(options.args[0]), int(options.args[1]))
     with tempfile.TemporaryDirectory() as base:

@@ -25,6 +25,9 @@ from .work import DatasetWork
 
 REASONING_LOOK = 20
 """After so many responses of a dataset it is said when none of them holds reasoning."""
+PAYS_FROM = 2.0
+"""From so many fsync intervals at stake in the mean request on, the journal pays. A new start takes
+longer than that by itself."""
 Place = tuple[DatasetWork, Member]
 """A dataset that may send, and the endpoint that takes it."""
 
@@ -80,12 +83,15 @@ class Attempts:
         flight = Flight(work, work.take(), member, self._clock.monotonic())
         work.in_flight += 1
         member.in_flight += 1
+        member.pace.started(flight.started)
         self.flights.add(flight)
         return flight
 
     def _land(self, flight: Flight) -> None:
         flight.work.in_flight -= 1
         flight.member.in_flight -= 1
+        now = self._clock.monotonic()
+        flight.member.pace.ended(flight.started, now, answered=flight.answered)
         self.flights.discard(flight)
         flight.landed.set()
 
@@ -125,7 +131,7 @@ class Attempts:
             vocabulary=self._speech.vocabulary,
             eos_ids=self._speech.eos_ids,
             sampling=self._sampling,
-            journal=self._settings.journal_tokens,
+            journal=self._journal(member),
         )
         job.attempt += 1
         if isinstance(request, policy.Dead):
@@ -163,6 +169,13 @@ class Attempts:
             self._answered(flight, prompt, outcome, outcome.finish)
         else:
             self._aborted(flight, prompt, outcome)
+
+    def _journal(self, member: Member) -> int:
+        """The interval of the crash journal in tokens; 0 where the journal does not pay."""
+        at_stake_s = member.pace.at_stake_s(self._clock.monotonic())
+        if at_stake_s is not None and at_stake_s <= PAYS_FROM * self._settings.fsync_interval_s:
+            return 0
+        return self._settings.journal_tokens
 
     def _progressed(self, flight: Flight, opened: bool, new: array[int]) -> None:
         """A stream has brought more tokens: save them when they are worth a row."""
@@ -202,6 +215,7 @@ class Attempts:
             self._tell_small_pool(flight.member.name, len(prompt.prompt_ids), answer.length)
         self._count(flight, len(answer.output_ids))
         flight.member.count.answers += 1
+        flight.answered = True
         first = answer.prompt_tokens if job.so_far is None else None
         whole = flight.whole(answer.output_ids)
         job.pieces += 1

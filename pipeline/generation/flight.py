@@ -30,6 +30,8 @@ class Flight:
     streamed: array[int] | None = None
     """Tokens that a stream has brought so far, without those of earlier pieces."""
     ending: Ending | None = None
+    answered: bool = False
+    """It brought a whole answer."""
 
     def ended_by_us(self) -> bool:
         """Do we end it before it has an answer?"""

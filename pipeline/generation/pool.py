@@ -15,6 +15,7 @@ from .adaptive import Governor
 from .aio import gather_quietly
 from .answers import Trouble
 from .client import Client, KeyMissingError
+from .pace import Pace
 from .policy import backoff
 
 PULSE_S = 5.0
@@ -75,6 +76,7 @@ class Member:
     """Why it takes no requests; empty when it does."""
     in_flight: int = 0
     count: Count = field(default_factory=Count)
+    pace: Pace = field(default_factory=Pace)
     context: int | None = None
     fresh: bool = True
     """Not probed yet since we know of it."""
