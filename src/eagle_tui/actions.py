@@ -7,7 +7,7 @@ key acts; `opens` makes it the key of a screen.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 ParamType = Literal["int", "tokens", "dataset", "phase", "choice", "datasets", "bool"]
@@ -24,6 +24,8 @@ class Param:
     positional: bool = False
     choices: tuple[str, ...] = ()
     default: str | None = None
+    together: bool = False
+    """In place of a dataset, `total` may stand for all of them."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ ACTIONS: tuple[Action, ...] = (
         key="c",
         verb="cap",
         params=(
-            DATASET,
+            replace(DATASET, together=True),
             Param("tokens", "tokens", "Cap in tokens, such as 10M or 250k."),
             Param("samples", "int", "Cap in finished responses."),
             Param("none", "bool", "Take the dataset's caps away."),

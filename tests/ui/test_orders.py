@@ -79,6 +79,31 @@ async def test_cap_takes_the_dataset_that_is_chosen_in_the_dialog(
         await ui.until(pilot, lambda: client.sent == [wanted])
 
 
+async def test_a_cap_over_all_datasets_is_chosen_in_the_dialog_and_shown(
+    client: Any, make_app: MakeApp, ui: Any
+) -> None:
+    together = client.now.datasets[0].model_copy(
+        update={"name": "total", "tokens": 9_000, "cap_tokens": 77_000_000}
+    )
+    client.now = client.now.model_copy(update={"total": together})
+    app = make_app(client)
+    async with ui.run(app, size=(140, 40)) as pilot:
+        await ui.ready(pilot)
+        await ui.until(pilot, lambda: "/77.0M" in ui.text(app))
+        places = len(client.now.datasets) - [d.name for d in client.now.datasets].index(
+            "b2_opencodeinstruct"
+        )
+        await pilot.press("c", "shift+tab", *["right"] * places)
+        await ui.until(pilot, lambda: "total:" in ui.text(app))
+        await pilot.press("tab", *"50M", "enter")
+        wanted = ("cap", {"dataset": "total", "tokens": 50_000_000})
+        await ui.until(pilot, lambda: client.sent == [wanted])
+        # Only a cap can be over all of them.
+        await pilot.press("s", *["right"] * places)
+        await ui.until(pilot, lambda: "Take the dataset in again" in ui.text(app))
+        assert "total:" not in ui.text(app)
+
+
 async def test_what_is_no_count_is_said_and_not_sent(
     client: Any, make_app: MakeApp, ui: Any
 ) -> None:

@@ -365,6 +365,13 @@ def test_totals_weigh_means_by_responses() -> None:
     assert total.reasoning_share == pytest.approx(0.625)
     assert total.rate_per_min == 1.5
     assert totals([]).prompts is None and totals([]).mean is None
+    together = rows[0].model_copy(
+        update={"name": "total", "cap_tokens": 150, "cap_samples": 9, "eta_s": (1.0, 2.0, 3.0)}
+    )
+    total = totals(rows, together)
+    assert (total.tokens, total.cap_tokens, total.cap_samples) == (190, 150, 9)
+    assert total.eta_s == (1.0, 2.0, 3.0)
+    assert totals(rows, together.model_copy(update={"cap_tokens": None})).cap_tokens == 200
 
 
 # Themes

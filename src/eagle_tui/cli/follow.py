@@ -71,7 +71,8 @@ def render(status: Status, console: Console) -> None:
     console.print(phases)
     heads = ("-done", "-trunc", "-failed", "-tokens", "-cap", "-/min", "-mean", "-p95", "-left")
     data = _table("dataset", "state", *heads)
-    for d in status.datasets:
+    together = [status.total] if status.total else []
+    for d in (*status.datasets, *together):
         _add(
             data,
             *(d.name, d.state, fmt.progress(d.done, d.prompts), d.truncated),

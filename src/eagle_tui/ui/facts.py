@@ -18,7 +18,8 @@ def facts(verb: str, args: dict[str, Any], status: Status | None) -> str:
         if not count:
             return "Nothing is in flight now."
         return f"In flight now: {fmt.exact(count)} requests of {_datasets(len(flying))}."
-    row = next((item for item in status.datasets if item.name == args.get("dataset")), None)
+    rows = [*status.datasets, *([status.total] if status.total else [])]
+    row = next((item for item in rows if item.name == args.get("dataset")), None)
     if row is not None:
         return _dataset(verb, row)
     phase = next((item for item in status.phases if item.name == args.get("phase")), None)

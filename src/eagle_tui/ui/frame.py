@@ -101,13 +101,17 @@ class Totals:
     failed: int
     in_flight: int
     reasoning_share: float | None
+    cap_samples: int | None = None
+    p95: float | None = None
+    eta_s: tuple[float, float, float] | None = None
 
 
-def totals(datasets: Iterable[DatasetStatus]) -> Totals:
+def totals(datasets: Iterable[DatasetStatus], together: DatasetStatus | None = None) -> Totals:
     """Sums over the datasets whose responses are generated; means are weighted by responses.
 
     Native datasets are used as they are and have no rate, so they stay out of the weighted means
-    but their prompts and tokens count.
+    but their prompts and tokens count. `together`: what the supervisor says of all of them, such as
+    the caps over all; without one, the caps of the datasets add up when each has one.
     """
     rows = list(datasets)
     caps = [row.cap_tokens for row in rows if row.kind == "prompts"]
@@ -117,7 +121,8 @@ def totals(datasets: Iterable[DatasetStatus]) -> Totals:
         done=sum(row.done for row in rows),
         prompts=sum(prompts) if prompts else None,
         tokens=sum(row.tokens for row in rows),
-        cap_tokens=sum(cap for cap in caps if cap) if caps and all(caps) else None,
+        cap_tokens=(together.cap_tokens if together else None)
+        or (sum(cap for cap in caps if cap) if caps and all(caps) else None),
         rate_per_min=sum(rates) if rates else None,
         mean=_weighted((row.tokens_mean, row.done) for row in rows),
         truncated=sum(row.truncated for row in rows),
@@ -128,6 +133,9 @@ def totals(datasets: Iterable[DatasetStatus]) -> Totals:
         reasoning_share=_weighted(
             (row.reasoning_share, row.done) for row in rows if row.kind == "prompts"
         ),
+        cap_samples=together.cap_samples if together else None,
+        p95=together.tokens_p95 if together else None,
+        eta_s=together.eta_s if together else None,
     )
 
 

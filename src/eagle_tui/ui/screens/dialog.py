@@ -232,6 +232,8 @@ class ActionDialog(ModalScreen[None]):
         status = self._status
         if param.type == "dataset":
             names = [row.name for row in status.datasets] if status else []
+            if param.together and status and status.total:
+                names.append(status.total.name)
             return ChoiceField(param, names, dataset)
         if param.type == "phase":
             names = [phase.name for phase in status.phases] if status else []

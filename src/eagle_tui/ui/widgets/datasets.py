@@ -144,7 +144,7 @@ class DatasetTable(Vertical):
         drawer = RowDrawer(grid.canvas, widths, self.frame.now)
         lines = [drawer.header(len(rows) - len(shown))]
         lines += [drawer.dataset(row) for row in shown]
-        lines.append(drawer.total(totals(rows)))
+        lines.append(drawer.total(totals(rows, self.frame.status.total)))
         grid.show_cells(
             {key: [line[key] for line in lines] for key in widths},
             cursor=cursor - self._offset + 1 if rows else None,
@@ -231,18 +231,18 @@ class RowDrawer:
             "state": "",
             "done": fmt.progress(sum_.done, sum_.prompts),
             "percent": fmt.percent(share),
-            "tokens": _tokens(sum_.tokens, sum_.cap_tokens, None),
+            "tokens": _tokens(sum_.tokens, sum_.cap_tokens, sum_.cap_samples),
             "rate": fmt.rate(sum_.rate_per_min),
             "mean": fmt.count(sum_.mean),
-            "p95": "",
+            "p95": fmt.count(sum_.p95) if sum_.p95 is not None else "",
             "cut": _few(sum_.truncated),
             "failed": _few(sum_.failed),
             "no_answer": _few(sum_.no_answer),
             "loop": _few(sum_.loop),
             "reasoning": fmt.percent(sum_.reasoning_share),
             "flight": fmt.exact(sum_.in_flight),
-            "eta": "",
-            "finish": "",
+            "eta": fmt.eta(sum_.eta_s) if sum_.eta_s else "",
+            "finish": _finish(sum_.eta_s, self.now),
         }
         line = {key: self._cell(key, texts[key], look.key) for key in self.widths if key != "bar"}
         if "bar" in self.widths:
