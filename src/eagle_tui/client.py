@@ -32,6 +32,7 @@ from eagle_tui.protocol import (
     Sample,
     Status,
 )
+from eagle_tui.reader.files import RunFiles
 from eagle_tui.rundir import atomic
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.rundir.unixsocket import address
@@ -163,10 +164,11 @@ def ensure_supervisor(run: RunDir, *, up: bool = False) -> bool:
     return True
 
 
-class SocketClient:
+class SocketClient(RunFiles):
     """`RunClient` over the run's unix socket. Use as an async context manager, or `close` it."""
 
     def __init__(self, run: RunDir, *, origin: str = "cli", revive: bool = True) -> None:
+        super().__init__(run)
         self._run = run
         self._origin = f"{origin}:{os.environ.get('USER', os.getuid())}"
         self._revive = revive
@@ -193,6 +195,7 @@ class SocketClient:
     async def close(self) -> None:
         """Give the connection back."""
         await self._http.aclose()
+        await self.close_files()
 
     async def status(self) -> Status:
         """The newest snapshot."""

@@ -19,6 +19,7 @@ from eagle_tui.protocol import (
     Sample,
     Status,
 )
+from eagle_tui.records import LogFile, LogPage, LogQuery, SamplePage, SampleQuery, TokenView
 
 SampleKind = Literal["newest", "longest", "truncated", "no_answer", "loop"]
 SAMPLE_KINDS: tuple[SampleKind, ...] = ("newest", "longest", "truncated", "no_answer", "loop")
@@ -29,7 +30,36 @@ class ClientError(Exception):
     what happened, where, and what to do."""
 
 
-class RunClient(Protocol):
+class RunRecords(Protocol):
+    """What is answered from the run's files, also while no supervisor is there. Every method raises
+    `ClientError` when they cannot be read."""
+
+    async def find_samples(self, query: SampleQuery) -> SamplePage:
+        """One bounded look through the stored responses; ask again with its cursor for more."""
+        ...
+
+    async def sample(self, dataset: str, id: str, offset: int | None = None) -> Sample:
+        """One response, whole; `offset` is where its row was seen."""
+        ...
+
+    async def sample_tokens(self, dataset: str, id: str, offset: int | None = None) -> TokenView:
+        """Its tokens, with what training would predict."""
+        ...
+
+    async def log_files(self) -> list[LogFile]:
+        """The logs of all processes, the one written last first."""
+        ...
+
+    async def log_page(self, query: LogQuery) -> LogPage:
+        """One bounded look through a log."""
+        ...
+
+    async def log_at(self, name: str, at: float) -> int | None:
+        """The byte of a log where Unix time `at` begins; None when it holds no times."""
+        ...
+
+
+class RunClient(RunRecords, Protocol):
     """Asks one run. Every method raises `ClientError` when the supervisor does not answer."""
 
     @property

@@ -14,10 +14,24 @@ SRC = Path(eagle_tui.__file__).parent
 
 LAYERS: dict[str, set[str]] = {
     # A part of the program → the parts that it may import besides itself.
-    "ui": {"client_api", "protocol", "actions", "fmt", "text", "clock", "themes", "verdict"},
+    "ui": {
+        "client_api",
+        "protocol",
+        "actions",
+        "fmt",
+        "text",
+        "clock",
+        "themes",
+        "verdict",
+        "records",
+    },
     "cli": {"client", "client_api", "protocol", "actions", "fmt", "text", "config", "rundir", "ui"},
-    "client": {"client_api", "protocol", "rundir"},
-    "client_api": {"protocol"},
+    "client": {"client_api", "protocol", "rundir", "reader"},
+    "client_api": {"protocol", "records"},
+    "records": {"protocol"},
+    "loglines": {"records"},
+    # What is read of a run's files without asking anybody.
+    "reader": {"client_api", "protocol", "records", "rundir", "config", "loglines"},
     "supervisor": {
         *("telemetry", "rules", "eta", "history", "rundir", "config", "protocol", "clock"),
         *("proc", "lengths", "actions", "text", "series", "snapshots"),
@@ -27,6 +41,8 @@ LAYERS: dict[str, set[str]] = {
     "history": {"protocol"},
     "series": {"protocol"},
     "snapshots": {"protocol"},
+    # Of the supervisor: the state file and what is told from it.
+    "replay": {"client_api", "protocol", "clock", "rundir", "snapshots", "supervisor"},
     "eta": {"lengths"},
     "lengths": set(),
     "rundir": {"config", "clock", "text"},
@@ -86,6 +102,17 @@ def test_imports_go_downward_only() -> None:
                 known = other in {n for n, _ in own_modules()} | {"pipeline", "themes"}
                 if known and other != name and other not in LAYERS[name]:
                     wrong.append(f"{path.relative_to(SRC)} imports {module}")
+    assert wrong == []
+
+
+def test_a_replay_knows_of_the_supervisor_only_what_it_stores() -> None:
+    allowed = {"store", "archive", "past", "launches"}
+    wrong = [
+        module
+        for path in (SRC / "replay").glob("*.py")
+        for module in imports(path)
+        if module.startswith("eagle_tui.supervisor.") and module.split(".")[2] not in allowed
+    ]
     assert wrong == []
 
 

@@ -30,6 +30,11 @@ class RunDir:
         return self.root / "desired.json"
 
     @property
+    def flagged(self) -> Path:
+        """The responses that the operator marked."""
+        return self.root / "flagged.json"
+
+    @property
     def lock(self) -> Path:
         return self.root / "supervisor.lock"
 

@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from eagle_tui.client_api import ClientError, RunRecords
 from eagle_tui.protocol import (
     CommandStatus,
     Estimate,
@@ -23,14 +24,18 @@ from eagle_tui.protocol import (
     Sample,
     Status,
 )
+from eagle_tui.records import LogFile, LogPage, LogQuery, SamplePage, SampleQuery, TokenView
 
 
 class RecordedClient:
     """Answers as the run did when it was recorded; takes no orders."""
 
-    def __init__(self, scene: dict[str, Any]) -> None:
+    def __init__(self, scene: dict[str, Any], records: RunRecords | None = None) -> None:
+        """`records` answers what a scene does not hold: logs, tokens, the list of responses."""
+        self._records = records
         self.now = Status.from_json(scene)
         self.all_samples = [Sample.model_validate(item) for item in scene.get("samples", ())]
+        self.all_launches = [Launch.model_validate(item) for item in scene.get("launches", ())]
         self.all_events = [Event.model_validate(item) for item in scene.get("events", ())]
         found = scene.get("history", {})
         self.histories = {
@@ -62,6 +67,31 @@ class RecordedClient:
         elif kind != "newest":
             found = [item for item in found if item.state == kind]
         return found[:limit]
+
+    @property
+    def records(self) -> RunRecords:
+        """What reads the run's files. ClientError when the recording has none."""
+        if self._records is None:
+            raise ClientError("This is a recording without the run's files.")
+        return self._records
+
+    async def find_samples(self, query: SampleQuery) -> SamplePage:
+        return await self.records.find_samples(query)
+
+    async def sample(self, dataset: str, id: str, offset: int | None = None) -> Sample:
+        return await self.records.sample(dataset, id, offset)
+
+    async def sample_tokens(self, dataset: str, id: str, offset: int | None = None) -> TokenView:
+        return await self.records.sample_tokens(dataset, id, offset)
+
+    async def log_files(self) -> list[LogFile]:
+        return await self.records.log_files()
+
+    async def log_page(self, query: LogQuery) -> LogPage:
+        return await self.records.log_page(query)
+
+    async def log_at(self, name: str, at: float) -> int | None:
+        return await self.records.log_at(name, at)
 
     async def events(self, after: int, limit: int) -> list[Event]:
         return [event for event in self.all_events if event.id > after][-limit:]

@@ -1,0 +1,72 @@
+"""What a client answers from the run's files by itself: responses, tokens, logs.
+
+No supervisor is asked, so that all of it can be read while there is none, and the same of a copied
+run. Files are read in threads; nothing is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from eagle_tui.client_api import ClientError
+from eagle_tui.protocol import Sample
+from eagle_tui.reader.logs import LogReader, NoSuchLog
+from eagle_tui.reader.samples import NoSuchSample, SampleReader
+from eagle_tui.reader.tokens import NoView, TokenDecoder
+from eagle_tui.records import LogFile, LogPage, LogQuery, SamplePage, SampleQuery, TokenView
+from eagle_tui.rundir.paths import RunDir
+
+T = TypeVar("T")
+
+
+class RunFiles:
+    """The part of `RunClient` that is answered from files; a base of clients."""
+
+    def __init__(self, run: RunDir, until: Callable[[], float | None] = lambda: None) -> None:
+        """`until` gives the Unix time after which no response is shown; None: now."""
+        self._samples = SampleReader(run)
+        self._logs = LogReader(run)
+        self._tokens = TokenDecoder(run)
+        self._until = until
+
+    async def find_samples(self, query: SampleQuery) -> SamplePage:
+        """See `RunClient`."""
+        return await _read(lambda: self._samples.page(query, self._until()))
+
+    async def sample(self, dataset: str, id: str, offset: int | None = None) -> Sample:
+        """See `RunClient`."""
+        return await _read(lambda: self._samples.sample(dataset, id, offset))
+
+    async def sample_tokens(self, dataset: str, id: str, offset: int | None = None) -> TokenView:
+        """See `RunClient`."""
+        _, row = await _read(lambda: self._samples.row(dataset, id, offset))
+        try:
+            return await self._tokens.view(row)
+        except NoView as error:
+            raise ClientError(str(error)) from error
+
+    async def log_files(self) -> list[LogFile]:
+        """See `RunClient`."""
+        return await _read(self._logs.files)
+
+    async def log_page(self, query: LogQuery) -> LogPage:
+        """See `RunClient`."""
+        return await _read(lambda: self._logs.page(query))
+
+    async def log_at(self, name: str, at: float) -> int | None:
+        """See `RunClient`."""
+        return await _read(lambda: self._logs.at_time(name, at))
+
+    async def close_files(self) -> None:
+        """End what was started for reading."""
+        await self._tokens.close()
+
+
+async def _read(work: Callable[[], T]) -> T:
+    """Do it in a thread; what goes wrong with a file is a ClientError."""
+    try:
+        return await asyncio.to_thread(work)
+    except (OSError, ValueError, NoSuchLog, NoSuchSample) as error:
+        raise ClientError(str(error)) from error
