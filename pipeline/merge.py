@@ -14,9 +14,10 @@ import hashlib
 import sys
 from array import array
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -94,20 +95,26 @@ def _hash(seed: int, what: str, data: bytes) -> int:
     return int.from_bytes(digest[:8], "big")
 
 
-def val_rows(index: Index, fraction: float) -> npt.NDArray[np.bool_]:
+def val_rows(
+    index: Index, fraction: float, hold_out: Sequence[int | Literal["all"] | None] = ()
+) -> npt.NDArray[np.bool_]:
     """Which rows are for validation: of every dataset `fraction`, at least one of two or more, by
-    the rank of their prompts' hashes. Rows with equal prompts are on the same side."""
+    the rank of their prompts' hashes. `hold_out` says for each file how many prompts instead.
+    Rows with equal prompts are on the same side."""
     files = np.frombuffer(index.file, np.int32)
     groups = np.frombuffer(index.group, np.uint64)
     chosen = np.zeros(len(index), np.bool_)
-    if fraction <= 0:
-        return chosen
     for file in np.unique(files):
         places = np.flatnonzero(files == file)
-        names = np.unique(groups[places])
-        if len(names) < 2:
+        held = hold_out[file] if file < len(hold_out) else None
+        if held == "all":
+            chosen[places] = True
             continue
-        wanted = min(max(1, round(fraction * len(names))), len(names) - 1)
+        names = np.unique(groups[places])
+        wanted = held or (max(1, round(fraction * len(names))) if fraction > 0 else 0)
+        wanted = min(wanted, len(names) - 1)
+        if not wanted:
+            continue
         chosen[places] = groups[places] <= names[wanted - 1]
     return chosen
 
@@ -208,7 +215,8 @@ class Merge:
         return index
 
     def _write(self, index: Index, directory: Path) -> list[Path]:
-        chosen = val_rows(index, self._settings.val_fraction)
+        held_out = [dataset.hold_out for dataset in self._datasets]
+        chosen = val_rows(index, self._settings.val_fraction, held_out)
         files: dict[int, IO[bytes]] = {}
         writers = {
             name: ShardWriter(directory, name, self._settings.shard_tokens)

@@ -135,6 +135,9 @@ class DatasetSection(Section):
     """Requests in flight for this dataset. Unset: [generate].concurrency or concurrency_long."""
     max_new_tokens: int | None = Field(default=None, ge=1)
     """Longest response in tokens. Unset: [generate].max_new_tokens or max_new_tokens_long."""
+    hold_out: Annotated[int, Field(ge=1)] | Literal["all"] | None = None
+    """Prompts kept out of training, for validation and the benchmark; `"all"`: the dataset is only
+    measured by. Unset: the share [merge].val_fraction."""
 
 
 class PrepareSection(Section):

@@ -121,6 +121,10 @@ def inputs_of(config: RunConfig, run: RunDir, phase: str) -> dict[str, str]:
     if phase in SETTINGS:
         settings = getattr(config, phase).model_dump(mode="json", exclude=SETTINGS[phase])
         found[f"[{phase}]"] = fingerprint(settings)
+    if phase == "merge":
+        held_out = {d.name: d.hold_out for d in config.dataset if d.hold_out is not None}
+        if held_out:
+            found["hold_out"] = fingerprint(held_out)
     for earlier in UPSTREAM[phase]:
         if earlier in config.run.phases:
             made = read(run, earlier)

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
+from eagle_tui.config import load_config
 from eagle_tui.config.model import MergeSection
 from eagle_tui.pipeline import shards
 from eagle_tui.pipeline.merge import Index, body, coverage, val_rows
@@ -225,6 +226,34 @@ def test_equal_prompts_stay_on_one_side(groups: list[tuple[int, int]], fraction:
         here = [found for (f, _), found in sides.items() if f == file]
         assert {False} in here  # never all of a dataset
         assert fraction == 0 or len(here) == 1 or {True} in here
+
+
+def test_a_dataset_is_held_out_by_count_or_whole(merge_dir: Any) -> None:
+    root = merge_dir([response(n) for n in range(100)], [native(n) for n in range(50)])
+    config = RunDir.at(root).config
+    text = config.read_text().replace('source = "b.jsonl"', 'source = "b.jsonl"\nhold_out = 20')
+    config.write_text(text.replace('kind = "native"', 'kind = "native"\nhold_out = "all"'))
+    assert merge(root) == 0
+    datasets = made(root).counts["datasets"]
+    assert [datasets["b"][split]["rows"] for split in ("train", "val")] == [80, 20]
+    assert [datasets["a"][split]["rows"] for split in ("train", "val")] == [0, 50]
+    # Another number makes the merge stale, and no number keeps what was made before there was one.
+    config.write_text(text.replace("hold_out = 20", "hold_out = 30"))
+    changed = manifest.inputs_of(load_config(config), RunDir.at(root), "merge")
+    assert "hold_out" in manifest.stale_reason(made(root), changed)
+
+
+@given(
+    groups=st.lists(st.integers(0, 30), min_size=2, unique=True),
+    held=st.integers(1, 40),
+)
+def test_as_many_as_are_held_out_and_one_is_left(groups: list[int], held: int) -> None:
+    index = Index()
+    for group in groups:
+        index.add(0, 0, 0, 0, group)
+    chosen = val_rows(index, 0.5, [held])
+    assert int(chosen.sum()) == min(held, len(groups) - 1)
+    assert val_rows(index, 0.0, ["all"]).all()
 
 
 def test_shards_are_cut_by_tokens(merge_dir: Any) -> None:
