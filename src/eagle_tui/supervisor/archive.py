@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from eagle_tui import history
-from eagle_tui.protocol import Estimate, Event, History, Mark, Sample
+from eagle_tui.protocol import Estimate, Event, History, Launch, Mark, Sample
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.supervisor import samples
 from eagle_tui.supervisor.past import FOR_EVER
@@ -71,6 +71,29 @@ class Archive:
         """Moments that charts show."""
         return self._store.marks(since, limit, until)
 
+    def launches(self, server: str | None, limit: int, until: float = FOR_EVER) -> list[Launch]:
+        """Launches of servers, see `RunClient.launches`."""
+        found = self._store.servers.launches(server, limit)
+        return [_as_of(launch, until) for launch in found if launch.launched_at <= until]
+
     def estimates(self, until: float = FOR_EVER) -> list[Estimate]:
         """What was estimated of the phases."""
         return [e for e in self._store.estimates() if e.at <= until]
+
+
+def _as_of(launch: Launch, until: float) -> Launch:
+    """A launch as it was known then."""
+    if launch.ended_at is None or launch.ended_at <= until:
+        return launch
+    ready = launch.ready_at if launch.ready_at is not None and launch.ready_at <= until else None
+    return launch.model_copy(
+        update={
+            "ready_at": ready,
+            "start_s": None if ready is None else launch.start_s,
+            "ended_at": None,
+            "outcome": "running",
+            "reason": "",
+            "remedy": "",
+            "effect": "",
+        }
+    )

@@ -7,11 +7,13 @@ desired state that follows from it are written together, so that it takes effect
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote
 
 from eagle_tui.proc import Process
 from eagle_tui.protocol import CommandStatus, Event, Mark, Severity
@@ -79,24 +81,44 @@ class StoreError(RuntimeError):
     """The state file cannot be used; the message says why."""
 
 
+Reading = Literal["live", "still"]
+"""Open a state file without writing to it: while a supervisor has it, or when nobody has. `still`
+takes the file alone as it is, so it needs no write-ahead log beside it and makes none."""
+
+_TABLE = re.compile(r"CREATE TABLE IF NOT EXISTS (\w+)")
+
+
+def _uri(path: Path, reading: Reading | None) -> str:
+    mode = {None: "rwc", "live": "ro", "still": "ro&immutable=1"}[reading]
+    return f"file:{quote(str(path))}?mode={mode}"
+
+
 class Store(Past):
     """The open state file of a run."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, reading: Reading | None = None) -> None:
+        """StoreError when it is no state file, or another version's."""
+        script = SCHEMA + past.SCHEMA + launches.SCHEMA
         try:
-            self._db = sqlite3.connect(path, isolation_level=None)
+            self._db = sqlite3.connect(_uri(path, reading), uri=True, isolation_level=None)
             self._db.row_factory = sqlite3.Row
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=FULL")
+            if reading is None:
+                self._db.execute("PRAGMA journal_mode=WAL")
+                self._db.execute("PRAGMA synchronous=FULL")
             found = int(self._db.execute("PRAGMA user_version").fetchone()[0])
             if found not in (0, VERSION):
                 raise StoreError(
                     f"{path}: written by another version of eagle-tui (schema {found}, this one "
                     f"reads {VERSION}). Use that version for this run."
                 )
-            self._db.executescript(SCHEMA + past.SCHEMA + launches.SCHEMA)
-            self._db.execute(f"PRAGMA user_version={VERSION}")
+            if reading is None:
+                self._db.executescript(script)
+                self._db.execute(f"PRAGMA user_version={VERSION}")
+            else:
+                self._stand_in(script)
         except sqlite3.DatabaseError as error:
+            if reading is not None:
+                raise StoreError(f"{path}: {error}") from error
             raise StoreError(
                 f"{path}: {error}. Outputs of the phases are not in this file: move it away and "
                 "run `eagle-tui up` to go on from them."
@@ -106,6 +128,15 @@ class Store(Past):
     def close(self) -> None:
         """Close the file."""
         self._db.close()
+
+    def _stand_in(self, script: str) -> None:
+        """Empty tables in memory for those that an older program did not have yet."""
+        self._db.execute("PRAGMA temp_store=MEMORY")
+        there = {row[0] for row in self._db.execute("SELECT name FROM sqlite_master")}
+        for statement in script.split(";"):
+            made = _TABLE.search(statement)
+            if made and made[1] not in there:
+                self._db.execute(statement.replace("CREATE TABLE", "CREATE TEMP TABLE"))
 
     # -- kept values ------------------------------------------------------------------------------
 
@@ -176,7 +207,7 @@ class Store(Past):
                 also()
             if todo:
                 self.put("todo", [*(self.get("todo") or []), todo])
-            self.put("desired", desired.model_copy(update={"endpoints": ()}).model_dump())
+            self.put("desired", desired.kept().model_dump())
             self._db.execute(
                 "UPDATE commands SET state = 'accepted', updated = ?, seq = ? WHERE id = ?",
                 (at, desired.seq, command_id),
