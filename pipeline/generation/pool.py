@@ -169,8 +169,10 @@ class Pool:
         }
 
     def notes(self) -> dict[str, str]:
-        """Each endpoint's name and why it is out, or empty."""
-        return {m.name: m.out for m in self.members}
+        """Each endpoint's name and why it is out, or empty; also of those that are not wanted any
+        more and still have requests in flight."""
+        leaving = {m.name: m.out for m in self._retired if m.in_flight}
+        return leaving | {m.name: m.out for m in self.members}
 
     def trouble(self, member: Member, trouble: Trouble) -> None:
         """Draw the consequences of a request that got no answer."""

@@ -256,6 +256,15 @@ class Runner:
             self._enders.end_all(flights, "hold" if desired.pause == "hold" else "drop")
         elif self._flow.mode == "draining" and desired.pause == "no":
             self._enders.end_all(flights, "hold")
+        else:
+            self._end_held()
+
+    def _end_held(self) -> None:
+        """Take back what is in flight on endpoints that are about to stop."""
+        if held := self._watch.desired.held:
+            flights = self._attempts.flights
+            leaving = [f for f in flights if f.member.retired and f.member.name in held]
+            self._enders.end_all(leaving, "hold")
 
     def _next_place(self) -> Place | None:
         """Where the next request may go by budget, caps and endpoints; None: nowhere now."""

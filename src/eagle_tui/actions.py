@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-ParamType = Literal["int", "tokens", "dataset", "phase", "choice", "datasets", "bool"]
+ParamType = Literal[
+    "int", "tokens", "dataset", "phase", "choice", "datasets", "bool", "server", "settings"
+]
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class Action:
     footer: bool = True
     confirm: bool = False
     """Ask before sending, with the sentence that the supervisor's preview gives."""
+    wait_s: float = 30.0
+    """How long the command line waits by itself until it is in effect."""
     screens: tuple[str, ...] = ()
     """Names of the screens on which its key acts; empty: on every one."""
     opens: str = ""
@@ -159,6 +163,28 @@ ACTIONS: tuple[Action, ...] = (
         confirm=True,
         footer=False,
         screens=DATASET_SCREENS,
+    ),
+    Action(
+        "retune",
+        "Retune",
+        "Change settings of the servers, such as the KV cache: they are checked, each server is "
+        "stopped with its requests held, and started again; what does not start is taken back.",
+        key="m",
+        verb="retune",
+        params=(
+            Param("server", "server", "Only this server."),
+            Param(
+                "settings",
+                "settings",
+                "Settings as KEY=VALUE, such as mem-fraction-static=0.88; `default`: as in "
+                "run.toml again, `none`: without the flag.",
+                required=True,
+                positional=True,
+            ),
+        ),
+        confirm=True,
+        footer=False,
+        wait_s=7200.0,
     ),
     Action(
         "rerun",

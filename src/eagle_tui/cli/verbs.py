@@ -18,6 +18,8 @@ from eagle_tui.text import visible
 
 FAILED, REFUSED = 1, 3
 POLL_S = 0.2
+SILENT_S = 20.0
+"""How long a supervisor may not answer while its order is waited for: it is started again."""
 STATE_WORDS = {"in_effect": "in effect"}
 
 
@@ -42,6 +44,14 @@ def _parameter(param: Param) -> click.Parameter:
         kind = Count()
     elif param.type == "choice":
         kind = click.Choice(param.choices)
+    if param.type == "settings":
+        return click.Argument(
+            [param.name],
+            required=param.required,
+            nargs=-1,
+            metavar="[SERVER] KEY=VALUE...",
+            callback=_settings,
+        )
     if param.positional:
         many = -1 if param.type == "datasets" else 1
         return click.Argument(
@@ -56,6 +66,23 @@ def _parameter(param: Param) -> click.Parameter:
         show_default=param.default is not None,
         help=param.help,
     )
+
+
+def _settings(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> dict[str, str]:
+    """`KEY=VALUE …` as an object. A first word without `=` is the server's name."""
+    if words and "=" not in words[0]:
+        ctx.params["server"], words = words[0], words[1:]
+    found: dict[str, str] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{word!r} is not KEY=VALUE", ctx, param)
+        if key in found:
+            raise click.BadParameter(f"{key} is named twice", ctx, param)
+        found[key] = value
+    if not found:
+        raise click.BadParameter("say what to change, as KEY=VALUE", ctx, param)
+    return found
 
 
 def _command(action: Action) -> click.Command:
@@ -73,7 +100,7 @@ def _command(action: Action) -> click.Command:
         click.Option(
             ["--wait"],
             type=click.FloatRange(min=0),
-            default=30.0,
+            default=action.wait_s,
             show_default=True,
             help="Seconds to wait until it is in effect; 0: do not wait.",
         ),
@@ -106,22 +133,29 @@ def send(
     async def order(client: SocketClient) -> CommandStatus:
         command = await client.command(verb, args)
         shown = ""
-        deadline = time.monotonic() + wait
+        answered = time.monotonic()
+        deadline = answered + wait
         while True:
-            if command.state != shown:
-                shown = command.state
-                click.echo(f"  {STATE_WORDS.get(shown, shown)}")
-            if shown in ("in_effect", "refused") or time.monotonic() >= deadline:
+            words = STATE_WORDS.get(command.state, command.state)
+            if command.state == "accepted" and command.reason:
+                words = f"{words} ({visible(command.reason)})"
+            if words != shown:
+                shown = words
+                click.echo(f"  {words}")
+            ended = command.state in ("in_effect", "refused")
+            if ended or time.monotonic() >= deadline:
                 return command
             await asyncio.sleep(POLL_S)
             try:
                 command = await client.command_status(command.id)
+                answered = time.monotonic()
             except ClientError:
                 # After `down` nobody is left to say so but the snapshot.
                 before = last_status(run)
-                if verb != "down" or before is None or before.supervisor.state != "stopped":
+                if verb == "down" and before is not None and before.supervisor.state == "stopped":
+                    command = command.model_copy(update={"state": "in_effect"})
+                elif verb == "down" or time.monotonic() - answered > SILENT_S:
                     raise
-                command = command.model_copy(update={"state": "in_effect"})
 
     command = ask(run, order)
     if verb == "down" and command.state == "in_effect" and not wait_gone(run):

@@ -61,7 +61,16 @@ class Desired(_Frozen):
     cap_tokens_total: int | None = None
     """Cap over all datasets; None: as in run.toml, 0: none."""
     cap_samples_total: int | None = None
+    tuned: dict[str, dict[str, str | None]] = {}
+    """By server: what was retuned over the flags of run.toml; None: that flag is left out."""
     endpoints: tuple[Endpoint, ...] = ()
+    held: tuple[str, ...] = ()
+    """Endpoints that are about to stop: requests in flight on them are ended, their tokens kept, and
+    continued elsewhere or later."""
+
+    def kept(self) -> Desired:
+        """Without what is only true for the moment."""
+        return self.model_copy(update={"endpoints": (), "held": ()})
 
 
 @dataclass(frozen=True)

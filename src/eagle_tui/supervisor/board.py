@@ -11,9 +11,12 @@ from eagle_tui.rundir.desired import Desired
 from eagle_tui.rundir.manifest import Manifest
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.supervisor.figures import Figures, WorkerView
-from eagle_tui.supervisor.phases import Decision
-from eagle_tui.supervisor.servers import Context, ManagedServer
+from eagle_tui.supervisor.phases import NEEDS_SERVER, Decision
+from eagle_tui.supervisor.server.context import Context, Wish
+from eagle_tui.supervisor.server.managed import ManagedServer
 from eagle_tui.supervisor.store import Store
+from eagle_tui.supervisor.tuning.retunes import Retunes
+from eagle_tui.supervisor.tuning.run import RetuneRun
 from eagle_tui.supervisor.workers import Surroundings, WorkerSlot
 
 MANIFEST_LOOK_S = 2.0
@@ -45,6 +48,9 @@ class Board:
         surroundings = Surroundings(run, store, clock, self.figures, context.say)
         self.slots = {phase: WorkerSlot(phase, surroundings) for phase in PHASES}
         self.servers = [ManagedServer(config, s, context) for s in config.server]
+        by_name = {server.section.name: server for server in self.servers}
+        self._retune_run = RetuneRun(self)
+        self.retunes = Retunes(self._retune_run, store, clock, by_name, context.say)
         self._intent: Intent = store.get("intent") or "up"
         self._manifests: dict[str, tuple[float, Manifest | None, str]] = {}
         self._published: Desired | None = None
@@ -65,6 +71,27 @@ class Board:
         """What the event log of the phase's newest attempt says."""
         return self.figures.workers.get(phase)
 
+    def servers_needed(self) -> bool:
+        """Servers run while a phase that needs one is on or next; loading overlaps what is before.
+        One that took an hour to load is not let go because a phase failed for the moment."""
+        if self.intent != "up":
+            return False
+        active = ("pending", "running", "paused", "draining", "stalled", "failed", "blocked")
+        needing = [p for p in self.config.run.phases if p in NEEDS_SERVER]
+        return any(self.decisions[phase].state in active for phase in needing)
+
+    def wish(self, server: ManagedServer) -> Wish:
+        """What is wanted of a server now."""
+        name = server.section.name
+        told = self.figures.endpoints.get(name) if self.slots["generate"].alive else None
+        run = self.servers_needed() or (self.intent == "up" and self.retunes.needs(name))
+        return Wish(
+            run=run and not self.retunes.wants_down(name),
+            plan=self.retunes.plan(name),
+            held=self._retune_run.held(name),
+            in_flight=told.in_flight if told else 0,
+        )
+
     def server_tok_s(self) -> float | None:
         """Tokens a second of all servers together; None when no server reports."""
         live = [t for s in self.servers if (t := s.status().tok_s) is not None]
@@ -73,7 +100,12 @@ class Board:
     def publish(self) -> None:
         """Write desired.json when it is not what it should be."""
         endpoints = tuple(e for s in self.servers if (e := s.endpoint()) is not None)
-        self.desired = self.desired.model_copy(update={"endpoints": endpoints})
+        held = tuple(
+            s.section.name
+            for s in self.servers
+            if s.state == "stopping" or self.retunes.wants_down(s.section.name)
+        )
+        self.desired = self.desired.model_copy(update={"endpoints": endpoints, "held": held})
         if self.desired != self._published:
             desired.write(self.run.desired, self.desired)
             self._published = self.desired

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,8 @@ from eagle_tui.protocol import PhaseStatus, Preview
 from eagle_tui.rundir.desired import DatasetControl, Desired, Retry, limits, total_caps
 from eagle_tui.supervisor.figures import DatasetFigures
 from eagle_tui.supervisor.phases import PAUSABLE
+from eagle_tui.supervisor.tuning import order
+from eagle_tui.supervisor.tuning.order import RetuneOrder, ServerView
 from eagle_tui.supervisor.work import plan
 
 MAX_CONCURRENCY = 65_536
@@ -41,6 +43,8 @@ class View:
     paused_by_itself: bool = False
     """The worker pauses for a reason of its own, such as a full disk."""
     tok_s: float | None = None
+    servers: Callable[[], Sequence[ServerView]] = tuple
+    """The servers; asked for only by who needs them, since it may begin to look things up."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,8 @@ class Change:
     """Phases whose manifest goes, so that they run again."""
     forgive: tuple[str, ...] = ()
     """Phases whose failure is forgotten."""
+    retunes: tuple[RetuneOrder, ...] = ()
+    """Servers whose settings change."""
     down: bool = False
     drops_work: bool = False
 
@@ -337,6 +343,19 @@ def _rerun(view: View, args: dict[str, Any]) -> Change:
     )
 
 
+def _retune(view: View, args: dict[str, Any]) -> Change:
+    servers = view.servers()
+    name = args.get("server")
+    names = [server.name for server in servers]
+    if name is not None and name not in names:
+        raise _near(str(name), names, "server")
+    try:
+        found = order.orders(servers, name, args.get("settings"))
+    except order.CannotRetune as error:
+        raise Refusal(str(error)) from error
+    return Change(_next(view), order.sentence(found, servers, _in_flight(view)), retunes=found)
+
+
 def _down(view: View, args: dict[str, Any]) -> Change:
     n = _in_flight(view)
     held = f"; {n} requests in flight are held and continued after `up`" if n else ""
@@ -358,6 +377,7 @@ VERBS: dict[str, Callable[[View, dict[str, Any]], Change]] = {
     "advance": _advance,
     "retry": _retry,
     "rerun": _rerun,
+    "retune": _retune,
     "down": _down,
     "up": _up,
 }

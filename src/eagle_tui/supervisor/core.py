@@ -25,7 +25,8 @@ from eagle_tui.supervisor.archive import Archive
 from eagle_tui.supervisor.board import Board
 from eagle_tui.supervisor.estimates import Estimates
 from eagle_tui.supervisor.orders import Orders
-from eagle_tui.supervisor.servers import Context, ManagedServer
+from eagle_tui.supervisor.server.context import Context
+from eagle_tui.supervisor.server.managed import ManagedServer
 from eagle_tui.supervisor.status import StatusMaker
 from eagle_tui.supervisor.store import Store
 from eagle_tui.supervisor.workers import severity_of
@@ -69,7 +70,7 @@ class Supervisor:
         self._gpu = GpuSampler(clock)
         self._host = HostSampler(run.root, clock)
         self._host_status = HostStatus()
-        context = Context(run, store, clock, self._http, self.say)
+        context = Context(run, store, clock, self._http, self.say, self._gpu.gpus)
         known_until = store.last_event_at()
         self.board = Board(run, config, store, clock, context)
         # The logs were read from their beginning; what was told before is not told again.
@@ -144,7 +145,7 @@ class Supervisor:
     async def _serve_server(self, server: ManagedServer) -> None:
         while True:
             try:
-                await server.step(reconcile.servers_wanted(self.board))
+                await server.step(self.board.wish(server))
             except Exception as error:  # noqa: BLE001 - one server's trouble must not end the run
                 self.say("error", f"server {server.section.name}", f"supervisor error: {error!r}")
                 await asyncio.sleep(SECOND_S)
@@ -163,6 +164,7 @@ class Supervisor:
         self.orders.carry_out_todo()
         self.orders.carry_out_requested()
         reconcile.reconcile_phases(board)
+        board.retunes.tick()
         board.publish()
         self.orders.see_effects()
         if board.intent != "down" or not reconcile.all_stopped(board):

@@ -11,7 +11,7 @@ import json
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from eagle_tui.protocol import Launch, RetuneStatus, RetuneStep
 
@@ -84,6 +84,21 @@ class Try:
     reason: str
     rule: str
     """The rule that explained its end; empty: none did, or it has not ended."""
+
+
+class Order(Protocol):
+    """What is recorded of an order (`tuning.order.RetuneOrder`)."""
+
+    @property
+    def server(self) -> str: ...
+    @property
+    def changes(self) -> Settings: ...
+    @property
+    def before(self) -> Settings: ...
+    @property
+    def after(self) -> Settings: ...
+    @property
+    def words(self) -> str: ...
 
 
 class ServerStore:
@@ -163,25 +178,16 @@ class ServerStore:
 
     # -- changes of settings ----------------------------------------------------------------------
 
-    def add_retune(
-        self,
-        command: str,
-        server: str,
-        changes: Settings,
-        before: Settings,
-        after: Settings,
-        words: str,
-        at: float,
-    ) -> None:
-        """Record that a change is asked for."""
+    def add_retune(self, command: str, order: Order, at: float) -> None:
+        """Record that a change is asked for, within the transaction of its command."""
         self._db.execute(
             "INSERT INTO retunes "
             "(command, server, changes, before, after, words, step, at, updated) "
             "VALUES (?, ?, ?, ?, ?, ?, 'requested', ?, ?)",
             (
-                *(command, server),
-                *(json.dumps(dict(d)) for d in (changes, before, after)),
-                *(words, at, at),
+                *(command, order.server),
+                *(json.dumps(dict(d)) for d in (order.changes, order.before, order.after)),
+                *(order.words, at, at),
             ),
         )
 

@@ -8,6 +8,7 @@ from eagle_tui.config import ConfigError, load_config
 from eagle_tui.protocol import CommandRequest, CommandStatus, PhaseStatus, Preview
 from eagle_tui.supervisor import commands
 from eagle_tui.supervisor.board import Board
+from eagle_tui.supervisor.launches import Retune
 from eagle_tui.supervisor.moments import MARKED, order_text
 from eagle_tui.supervisor.store import StoredCommand
 
@@ -73,7 +74,9 @@ class Orders:
     def settle_down(self) -> None:
         """The run is down: whatever was still open has had its effect."""
         for command in self._b.store.commands_in("accepted"):
-            self._b.store.settle(command.status.id, "in_effect", "", self._b.clock.wall())
+            # A retune that is under way goes on at the next `up`.
+            if command.status.verb != "retune":
+                self._b.store.settle(command.status.id, "in_effect", "", self._b.clock.wall())
 
     def _view(self) -> commands.View:
         board = self._b
@@ -87,6 +90,7 @@ class Orders:
             datasets=board.figures.datasets,
             paused_by_itself=paused and board.desired.pause == "no",
             tok_s=board.server_tok_s(),
+            servers=board.retunes.views,
         )
 
     def _carry_out(self, status: CommandStatus) -> None:
@@ -101,8 +105,15 @@ class Orders:
             return
         intent = "down" if change.down else "up" if status.verb == "up" else None
         todo = {"again": change.again, "forgive": change.forgive, "intent": intent}
-        board.store.accept(status.id, change.desired, wall, todo)
+
+        def also() -> None:
+            for order in change.retunes:
+                board.store.servers.add_retune(status.id, order, wall)
+
+        board.store.accept(status.id, change.desired, wall, todo, also)
         board.desired = change.desired
+        if change.retunes:
+            board.retunes.reload()
         self.carry_out_todo()
         board.say("info", "operator", f"{status.verb}: {change.sentence}")
         if status.verb in MARKED:
@@ -133,6 +144,9 @@ class Orders:
             if board.intent == "up":
                 board.store.settle(status.id, "in_effect", "overtaken by up", board.clock.wall())
             return
+        if status.verb == "retune":
+            self._see_retune(command)
+            return
         if status.verb == "pause":
             effective = seen and (flow is None or flow.mode == "paused")
             if not effective and board.desired.pause == "no":
@@ -144,3 +158,25 @@ class Orders:
             effective = seen or status.verb in AT_ONCE
         if effective:
             board.store.settle(status.id, "in_effect", reason, board.clock.wall())
+
+    def _see_retune(self, command: StoredCommand) -> None:
+        """A retune is in effect when it is done on every server; what was refused or rolled back
+        on one is refused. Until then its reason says how far it is."""
+        board, status = self._b, command.status
+        found = board.store.servers.retunes(command=status.id)
+        under_way = [r for r in found if r.open]
+        if under_way:
+            first = under_way[0]
+            words = f"{first.server}: {first.step}"
+            if words != status.reason:
+                board.store.settle(status.id, "accepted", words, board.clock.wall())
+            return
+        failed = [f"{r.server}: {_failed(r)}" for r in found if r.step != "done"]
+        state = "refused" if failed else "in_effect"
+        board.store.settle(status.id, state, "; ".join(failed), board.clock.wall())
+
+
+def _failed(retune: Retune) -> str:
+    if retune.step == "refused":
+        return retune.reason
+    return f"rolled back to the settings before: {retune.reason}"

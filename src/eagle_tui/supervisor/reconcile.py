@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eagle_tui.config import PHASES
 from eagle_tui.supervisor.board import Board
-from eagle_tui.supervisor.phases import NEEDS_SERVER, Facts, decide
+from eagle_tui.supervisor.phases import Facts, decide
 
 
 def facts(board: Board, phase: str) -> Facts:
@@ -59,16 +59,6 @@ def reconcile_phases(board: Board) -> None:
             slot.stop(board.config.supervisor.stop_timeout_s)
         elif decision.launch:
             slot.launch()
-
-
-def servers_wanted(board: Board) -> bool:
-    """Servers run while a phase that needs one is on or next; loading overlaps what is before."""
-    if board.intent != "up":
-        return False
-    # A server that took an hour to load is not let go because a phase failed for the moment.
-    active = ("pending", "running", "paused", "draining", "stalled", "failed", "blocked")
-    needing = [p for p in board.config.run.phases if p in NEEDS_SERVER]
-    return any(board.decisions[phase].state in active for phase in needing)
 
 
 def all_stopped(board: Board) -> bool:

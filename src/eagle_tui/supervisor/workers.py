@@ -16,7 +16,7 @@ from eagle_tui.supervisor.figures import Figures
 from eagle_tui.supervisor.launch import Exit, Handle
 from eagle_tui.supervisor.moments import LONGEST
 from eagle_tui.supervisor.phases import Deaths
-from eagle_tui.supervisor.servers import Say
+from eagle_tui.supervisor.server.context import Say
 from eagle_tui.supervisor.store import Store
 
 REFUSED, USAGE = 3, 2

@@ -1,0 +1,1 @@
+"""The servers of a run: launch, readiness, crash and restart, hang, stop."""

@@ -1,0 +1,27 @@
+"""How far a server's start is, for the status."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from eagle_tui.telemetry.server_log import ServerLog
+
+
+@dataclass(frozen=True)
+class Start:
+    """One start."""
+
+    since: float
+    """Monotonic time of the launch."""
+    last_s: float | None
+    """Seconds that the last good start took; None: there was none."""
+
+    def figures(self, log: ServerLog | None, now: float) -> dict[str, Any]:
+        """`stage`, `progress` and `eta_s` of the status."""
+        stage = log.stage if log else None
+        return {
+            "stage": stage.name if stage else "",
+            "progress": stage.progress if stage else None,
+            "eta_s": None if self.last_s is None else max(0.0, self.last_s - (now - self.since)),
+        }

@@ -1,0 +1,170 @@
+"""An order to retune: from what was typed to what changes on each server, or why not. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from eagle_tui.supervisor.tuning.arguments import apply, main_name, value_of
+from eagle_tui.supervisor.tuning.constraints import HostFacts, Problem, check
+from eagle_tui.supervisor.tuning.flags import Flags, plain
+
+DEFAULT = "default"
+"""Typed instead of a value: as in run.toml again."""
+NONE = "none"
+"""Typed instead of a value: without the flag of run.toml."""
+MOST = 32
+"""Settings in one order."""
+
+
+class CannotRetune(ValueError):
+    """The order cannot be carried out; the message names every problem."""
+
+
+@dataclass(frozen=True)
+class ServerView:
+    """What an order looks at of one server."""
+
+    name: str
+    argv: tuple[str, ...] = ()
+    """Its command line by run.toml alone; empty: it cannot be made."""
+    tuned: Mapping[str, str | None] = field(default_factory=dict)
+    """What is retuned over run.toml now."""
+    in_force: Mapping[str, str] = field(default_factory=dict)
+    """What the server says of itself, by name of the flag."""
+    flags: Flags | None = None
+    host: HostFacts = field(default_factory=HostFacts)
+    refusal: str = ""
+    """Why it cannot be retuned at all; empty: it can."""
+    last_start_s: float | None = None
+
+
+@dataclass(frozen=True)
+class RetuneOrder:
+    """What changes on one server."""
+
+    server: str
+    changes: Mapping[str, str | None]
+    """The flags as they are to be; None: the flag is left out."""
+    before: Mapping[str, str | None]
+    after: Mapping[str, str | None]
+    """What is retuned over run.toml, before and after."""
+    words: str
+    warnings: tuple[str, ...] = ()
+
+
+def parse(settings: Any) -> dict[str, str | None]:
+    """`{"mem_fraction_static": "0.88"}` → `{"mem-fraction-static": "0.88"}`; `none` → None.
+    CannotRetune when it is no such thing."""
+    if not isinstance(settings, Mapping) or not settings:
+        raise CannotRetune("say what to change, for example mem-fraction-static=0.88")
+    if len(settings) > MOST:
+        raise CannotRetune(f"more than {MOST} settings at once")
+    found: dict[str, str | None] = {}
+    for key, value in settings.items():
+        if isinstance(value, bool):
+            value = "true" if value else "false"
+        if not isinstance(key, str) or not isinstance(value, str | int | float):
+            raise CannotRetune(f"{key!r}: expected a setting and its value; found {value!r}")
+        name, text = plain(key), str(value).strip()
+        if not name:
+            raise CannotRetune(f"{key!r} is no name of a setting")
+        found[name] = None if text == NONE else text
+    return found
+
+
+def orders(
+    servers: Sequence[ServerView], name: str | None, settings: Any
+) -> tuple[RetuneOrder, ...]:
+    """What changes on the server of that name, or on all that we run. CannotRetune with every
+    problem."""
+    typed = parse(settings)
+    found: list[RetuneOrder] = []
+    refusals: list[str] = []
+    for server in _meant(servers, name):
+        if server.refusal:
+            refusals.append(f"{server.name}: {server.refusal}")
+            continue
+        order, problems = order_for(server, typed)
+        fatal = [p.sentence for p in problems if p.fatal]
+        if fatal:
+            refusals.append(f"{server.name}: {'; '.join(fatal)}")
+        elif order is not None:
+            found.append(order)
+    if refusals:
+        raise CannotRetune(". ".join(refusals))
+    if not found:
+        raise CannotRetune("nothing would change: these settings are in force")
+    return tuple(found)
+
+
+def _meant(servers: Sequence[ServerView], name: str | None) -> list[ServerView]:
+    if name is not None:
+        return [server for server in servers if server.name == name]
+    ours = [server for server in servers if server.argv or not server.refusal]
+    if not ours:
+        raise CannotRetune(servers[0].refusal if servers else "there is no server")
+    return ours
+
+
+def order_for(
+    server: ServerView, typed: Mapping[str, str | None]
+) -> tuple[RetuneOrder | None, list[Problem]]:
+    """What would change on one server (None: nothing), and what is wrong with it."""
+    now = apply(server.argv, server.tuned, server.flags)
+    after = {
+        k: v
+        for k, v in server.tuned.items()
+        if main_name(k, server.flags) not in {main_name(t, server.flags) for t in typed}
+    }
+    changes: dict[str, str | None] = {}
+    for key, value in typed.items():
+        if value == DEFAULT:
+            changes[key] = value_of(server.argv, key, server.flags)
+        else:
+            after[key] = changes[key] = value
+    # What run.toml says anyway is no change over it.
+    after = {k: v for k, v in after.items() if apply(server.argv, {k: v}) != list(server.argv)}
+    problems = check(changes, now, server.flags, server.host)
+    if apply(server.argv, after) == apply(server.argv, server.tuned):
+        return None, problems
+    words = ", ".join(_words(server, now, key, value) for key, value in changes.items())
+    warnings = tuple(p.sentence for p in problems if not p.fatal)
+    return RetuneOrder(server.name, changes, dict(server.tuned), after, words, warnings), problems
+
+
+def _words(server: ServerView, now: Sequence[str], key: str, value: str | None) -> str:
+    """`mem-fraction-static 0.85 → 0.88`."""
+    return f"{key} {present(server, now, key) or DEFAULT} → {DEFAULT if value is None else value}"
+
+
+def present(server: ServerView, now: Sequence[str], key: str) -> str | None:
+    """The value in force: by the command line, else by the server's own account."""
+    on_line = value_of(now, key, server.flags)
+    return on_line if on_line is not None else server.in_force.get(main_name(key, server.flags))
+
+
+def sentence(found: Iterable[RetuneOrder], servers: Sequence[ServerView], in_flight: int) -> str:
+    """What an order does and costs, for the preview."""
+    orders_ = list(found)
+    by_name = {server.name: server for server in servers}
+    words = {order.words for order in orders_}
+    parts = [f"{order.server}: {order.words}" for order in orders_]
+    text = (
+        f"{', '.join(o.server for o in orders_)}: {words.pop()}"
+        if len(words) == 1
+        else ("; ".join(parts))
+    )
+    one = len(orders_) == 1
+    text += ". It stops" if one else ". They stop one after the other"
+    text += f", the {in_flight} requests in flight are held," if in_flight else ""
+    starts = [s for o in orders_ if (s := by_name[o.server].last_start_s) is not None]
+    took = f" (the last start took {max(starts):.0f} s)" if starts else ""
+    text += f" and {'starts' if one else 'start'} again{took}"
+    text += "; settings that do not start are taken back by themselves"
+    if any(by_name[o.server].flags is None for o in orders_):
+        text += ". What the installed server knows is looked up first"
+    for warning in dict.fromkeys(w for o in orders_ for w in o.warnings):
+        text += f". Note: {warning}"
+    return text

@@ -1,0 +1,258 @@
+"""Carrying out changes of settings, step by step; each step is durable.
+
+requested → pausing → stopping → starting → ready → resuming → done, or, when the new settings do
+not become ready, → reverting → resuming → rolled_back; or refused. The step stands in the state
+file. What a step waits for is read from what is there (processes, launches), not remembered, so a
+supervisor that takes over goes on from it.
+
+Servers are retuned one after the other: while one is down, the others go on generating.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+from eagle_tui.clock import Clock
+from eagle_tui.protocol import RetuneStep, Severity
+from eagle_tui.supervisor.launches import Retune, Settings, Try
+from eagle_tui.supervisor.server.context import Plan
+from eagle_tui.supervisor.server.managed import ManagedServer
+from eagle_tui.supervisor.store import Store
+from eagle_tui.supervisor.tuning.arguments import apply
+from eagle_tui.supervisor.tuning.constraints import check
+from eagle_tui.supervisor.tuning.flags import Flags, HelpError, read_help
+from eagle_tui.supervisor.tuning.order import ServerView
+
+TRIES = 2
+"""Starts with new settings when the first one was killed from outside."""
+FROM_OUTSIDE = ("killed", "child-killed", "port")
+"""Rules of `telemetry.diagnosis` that are not the settings' fault."""
+RESUME_S = 30.0
+"""How long generation may take to send to the server again before it is called done anyway."""
+
+
+def _again(one: Try) -> bool:
+    """Whether a start that failed says nothing against the settings."""
+    return one.ended and one.rule in FROM_OUTSIDE
+
+
+class Run(Protocol):
+    """What a change of settings needs of the run."""
+
+    def view(self, server: ManagedServer, flags: Flags | None) -> ServerView:
+        """What an order looks at."""
+        ...
+
+    def sending(self, server: str) -> bool:
+        """Generation sends to it again, or has nothing to send."""
+        ...
+
+    def in_force(self, server: str, settings: Settings, also: Callable[[], None]) -> None:
+        """From now on these settings hold for the server; `also` writes in the same transaction."""
+        ...
+
+    def tuned(self, server: str) -> Settings:
+        """The settings that hold."""
+        ...
+
+
+class Retunes:
+    """The changes that are under way. `tick` is called a few times a second."""
+
+    def __init__(
+        self,
+        run: Run,
+        store: Store,
+        clock: Clock,
+        servers: dict[str, ManagedServer],
+        say: Callable[[Severity, str, str], None],
+    ) -> None:
+        self._run = run
+        self._store = store
+        self._clock = clock
+        self._servers = servers
+        self._say = say
+        self._open = store.servers.retunes(open_only=True)
+        self._flags: dict[str, Flags | str] = {}
+        self._reading: dict[str, asyncio.Task[None]] = {}
+
+    # -- what others ask --------------------------------------------------------------------------
+
+    def under_way(self, server: str) -> Retune | None:
+        """The first change of that server that has not come to its end."""
+        return next((r for r in self._open if r.server == server), None)
+
+    def views(self) -> tuple[ServerView, ...]:
+        """All servers, as an order looks at them."""
+        found = []
+        for server in self._servers.values():
+            flags = None if server.section.url else self.flags(server.section.name)[0]
+            view = self._run.view(server, flags)
+            if not view.refusal and (now := self.under_way(view.name)):
+                view = replace(view, refusal=f"it is being retuned already ({now.words})")
+            found.append(view)
+        return tuple(found)
+
+    def needs(self, server: str) -> bool:
+        """Whether a change needs the server to run now, whatever the phases need."""
+        return self._active(server) in ("starting", "reverting", "ready", "resuming")
+
+    def wants_down(self, server: str) -> bool:
+        """Whether a change needs the server to be stopped now."""
+        return self._active(server) in ("pausing", "stopping")
+
+    def plan(self, server: str) -> Plan:
+        """With what the server is to be launched now."""
+        step = self._active(server)
+        if step in ("starting", "reverting", "ready"):
+            (retune,) = (r for r in self._open[:1])
+            if step == "starting":
+                tries = self._store.servers.tries(retune.id, retune.after)
+                number = 1 + sum(_again(t) for t in tries[: TRIES - 1])
+                return Plan(retune.after, retune.id, trial=True, number=number)
+            settings = retune.before if step == "reverting" else retune.after
+            return Plan(settings, retune.id)
+        return Plan(self._run.tuned(server))
+
+    def _active(self, server: str) -> RetuneStep | None:
+        first = self._open[0] if self._open else None
+        return first.step if first is not None and first.server == server else None
+
+    def flags(self, server: str) -> tuple[Flags | None, str]:
+        """What the server's `--help` says, and why it is not known; reading it is begun when it was
+        not yet, which takes a program start."""
+        found = self._flags.get(server)
+        if isinstance(found, Flags):
+            return found, ""
+        if isinstance(found, str):
+            return None, found
+        if server not in self._reading:
+            self._reading[server] = asyncio.get_running_loop().create_task(self._read(server))
+        return None, "what the installed server knows is being looked up"
+
+    async def _read(self, server: str) -> None:
+        view = self._run.view(self._servers[server], None)
+        try:
+            self._flags[server] = await read_help(view.argv)
+        except HelpError as error:
+            self._flags[server] = f"its --help could not be read: {error}"
+        finally:
+            del self._reading[server]
+
+    # -- progress ---------------------------------------------------------------------------------
+
+    def reload(self) -> None:
+        """An order was accepted: take up what it asked for."""
+        self._open = self._store.servers.retunes(open_only=True)
+
+    def tick(self) -> None:
+        """Move the first change on as far as it goes now."""
+        if not self._open:
+            return
+        retune = self._open[0]
+        server = self._servers.get(retune.server)
+        if server is None:
+            self._end(retune, "refused", "run.toml names no such server any more")
+            return
+        step = {
+            "requested": self._requested,
+            "pausing": self._pausing,
+            "stopping": self._stopping,
+            "starting": self._starting,
+            "reverting": self._reverting,
+            "ready": self._ready,
+            "resuming": self._resuming,
+        }[retune.step]
+        step(retune, server)
+
+    def _go(self, retune: Retune, step: RetuneStep, **also: object) -> None:
+        self._store.servers.step(retune.id, step, self._clock.wall(), **also)
+        self._open = self._store.servers.retunes(open_only=True)
+
+    def _end(self, retune: Retune, step: RetuneStep, reason: str) -> None:
+        self._go(retune, step, reason=reason)
+        source = f"server {retune.server}"
+        if step == "done":
+            self._say("info", source, f"retuned: {retune.words}")
+        else:
+            word = "refused" if step == "refused" else "rolled back"
+            self._say("error", source, f"retune of {retune.words} {word}: {reason}")
+            self._drop_others(retune)
+
+    def _drop_others(self, retune: Retune) -> None:
+        """What one server cannot do is not tried on the next one of the same order."""
+        for other in self._open:
+            if other.command == retune.command:
+                reason = f"{retune.server} could not do it"
+                self._store.servers.step(other.id, "refused", self._clock.wall(), reason=reason)
+        self.reload()
+
+    def _requested(self, retune: Retune, server: ManagedServer) -> None:
+        flags, note = self.flags(retune.server)
+        if flags is None and retune.server in self._reading:
+            return
+        view = self._run.view(server, flags)
+        if view.refusal:
+            self._end(retune, "refused", view.refusal)
+            return
+        now = apply(view.argv, view.tuned, flags)
+        problems = [p for p in check(retune.changes, now, flags, view.host) if p.fatal]
+        if problems:
+            self._end(retune, "refused", "; ".join(p.sentence for p in problems))
+            return
+        if note:
+            self._say("warning", f"server {retune.server}", note)
+        self._store.mark(self._clock.wall(), "retune", f"{retune.server}: {retune.words}")
+        self._say("info", f"server {retune.server}", f"retune: {retune.words}")
+        server.forgive()
+        self._go(retune, "pausing", paused_at=self._clock.wall())
+
+    def _pausing(self, retune: Retune, server: ManagedServer) -> None:
+        if not server.holding:
+            self._go(retune, "stopping")
+
+    def _stopping(self, retune: Retune, server: ManagedServer) -> None:
+        if server.idle:
+            self._go(retune, "starting")
+
+    def _starting(self, retune: Retune, server: ManagedServer) -> None:
+        tries = self._store.servers.tries(retune.id, retune.after)
+        last = tries[-1] if tries else None
+        if last is None or (not last.ready and not last.ended):
+            return
+        if last.ready:
+            self._run.in_force(
+                retune.server,
+                retune.after,
+                lambda: self._store.servers.step(retune.id, "ready", self._clock.wall()),
+            )
+            self.reload()
+        elif len(tries) < TRIES and _again(last):
+            self._say("warning", f"server {retune.server}", "killed from outside; tried once more")
+        elif server.idle:
+            sentence = f"back to the settings before: {last.reason}"
+            self._say("warning", f"server {retune.server}", sentence)
+            self._go(retune, "reverting", reason=last.reason)
+
+    def _reverting(self, retune: Retune, server: ManagedServer) -> None:
+        if server.state == "failed":
+            reason = f"{retune.reason}; and the settings before do not start either"
+            self._end(retune, "rolled_back", f"{reason}: {server.reason}")
+        elif server.endpoint() is not None and server.plan.settings == retune.before:
+            self._go(retune, "resuming")
+
+    def _ready(self, retune: Retune, server: ManagedServer) -> None:
+        if server.endpoint() is not None or server.state == "failed":
+            self._go(retune, "resuming")
+
+    def _resuming(self, retune: Retune, server: ManagedServer) -> None:
+        late = self._clock.wall() - retune.updated >= RESUME_S
+        if not late and not self._run.sending(retune.server):
+            return
+        self._store.servers.step(
+            retune.id, "resuming", retune.updated, resumed_at=self._clock.wall()
+        )
+        self._end(retune, "rolled_back" if retune.reason else "done", retune.reason)

@@ -1,0 +1,94 @@
+"""What orders to retune, and their carrying out, look at and change of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import psutil
+
+from eagle_tui.config.command import command_line
+from eagle_tui.config.target import NoSuchModel
+from eagle_tui.supervisor.launches import Settings
+from eagle_tui.supervisor.server.managed import ManagedServer
+from eagle_tui.supervisor.tuning.constraints import HostFacts
+from eagle_tui.supervisor.tuning.flags import Flags
+from eagle_tui.supervisor.tuning.order import ServerView
+
+if TYPE_CHECKING:
+    from eagle_tui.supervisor.board import Board
+
+ELSEWHERE = "somebody else runs it: its settings are changed where it is started"
+
+
+class RetuneRun:
+    """The board, as changes of settings see it."""
+
+    def __init__(self, board: Board) -> None:
+        self._b = board
+
+    def view(self, server: ManagedServer, flags: Flags | None) -> ServerView:
+        """What an order looks at."""
+        board, section = self._b, server.section
+        refusal = self._refusal(server)
+        argv: tuple[str, ...] = ()
+        if not section.url:
+            try:
+                found = command_line(board.config, section, board.run.root, section.port or 0)
+                argv = tuple(found)
+            except NoSuchModel as error:
+                refusal = refusal or str(error)
+        return ServerView(
+            name=section.name,
+            argv=argv,
+            tuned=self.tuned(section.name),
+            in_force=server.settings,
+            flags=flags,
+            host=HostFacts(psutil.virtual_memory().available, running=not server.idle),
+            refusal=refusal,
+            last_start_s=board.store.servers.last_start_s(section.name, ""),
+        )
+
+    def _refusal(self, server: ManagedServer) -> str:
+        """Why it cannot be retuned at all; empty: it can."""
+        board = self._b
+        if server.section.url:
+            return ELSEWHERE
+        if board.intent == "down":
+            return "the run is being stopped"
+        if not board.servers_needed():
+            return "no phase needs a server now"
+        if "generate" in board.desired.finish:
+            return "generation is ending with what is there"
+        return ""
+
+    def sending(self, server: str) -> bool:
+        """Generation sends to it again, or has nothing to send."""
+        worker = self._b.worker("generate")
+        if worker is None or not self._b.slots["generate"].alive:
+            return True
+        return worker.flow.endpoints.get(server) == ""
+
+    def held(self, server: str) -> bool:
+        """No request of ours is in flight on it, as far as generation tells; its endpoint must have
+        been withdrawn before this is asked."""
+        worker = self._b.worker("generate")
+        if worker is None or not self._b.slots["generate"].alive:
+            return True
+        return server not in worker.flow.endpoints
+
+    def tuned(self, server: str) -> Settings:
+        """The settings that hold."""
+        return self._b.desired.tuned.get(server, {})
+
+    def in_force(self, server: str, settings: Settings, also: Callable[[], None]) -> None:
+        """From now on these settings hold for the server; `also` writes in the same transaction."""
+        board = self._b
+        tuned = {k: v for k, v in board.desired.tuned.items() if k != server}
+        if settings:
+            tuned[server] = dict(settings)
+        desired = board.desired.model_copy(update={"tuned": tuned, "seq": board.desired.seq + 1})
+        with board.store.transaction():
+            board.store.put("desired", desired.kept().model_dump())
+            also()
+        board.desired = desired
