@@ -271,6 +271,13 @@ class CommandStatus(Frozen):
     at: float
     reason: str = ""
     origin: str = ""
+    accepted_at: float | None = None
+    effect_at: float | None = None
+    """Unix time at which it was in effect, or refused."""
+    sentence: str = ""
+    """What it does, as it was said when it was accepted."""
+    undo: str = ""
+    """What `undo` of it would do; empty: it cannot be undone."""
 
 
 class Alert(Frozen):

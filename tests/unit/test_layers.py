@@ -33,7 +33,17 @@ LAYERS: dict[str, set[str]] = {
     # What is read of a run's files without asking anybody.
     "reader": {"client_api", "protocol", "records", "rundir", "config", "loglines"},
     "supervisor": {
-        *("telemetry", "rules", "eta", "history", "rundir", "config", "protocol", "clock"),
+        *(
+            "telemetry",
+            "rules",
+            "eta",
+            "history",
+            "rundir",
+            "config",
+            "protocol",
+            "clock",
+            "records",
+        ),
         *("proc", "lengths", "actions", "text", "series", "snapshots"),
     },
     "telemetry": {"protocol", "clock", "text"},
@@ -42,7 +52,10 @@ LAYERS: dict[str, set[str]] = {
     "series": {"protocol"},
     "snapshots": {"protocol"},
     # Of the supervisor: the state file and what is told from it.
-    "replay": {"client_api", "protocol", "clock", "rundir", "snapshots", "supervisor"},
+    "replay": {
+        *("client_api", "protocol", "clock", "rundir", "snapshots", "supervisor"),
+        *("reader", "records"),
+    },
     "eta": {"lengths"},
     "lengths": set(),
     "rundir": {"config", "clock", "text"},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +18,8 @@ from urllib.parse import quote
 from eagle_tui.proc import Process
 from eagle_tui.protocol import CommandStatus, Event, Mark, Severity
 from eagle_tui.rundir.desired import Desired
-from eagle_tui.supervisor import launches, past
+from eagle_tui.supervisor import launches, past, undo
+from eagle_tui.supervisor.journal import Journal, command_status
 from eagle_tui.supervisor.launches import ServerStore
 from eagle_tui.supervisor.past import FOR_EVER, Past
 
@@ -75,6 +76,8 @@ class StoredCommand:
 
     status: CommandStatus
     seq: int | None
+    edits: tuple[undo.Edit, ...] = ()
+    """What it changed, of what can be put back."""
 
 
 class StoreError(RuntimeError):
@@ -93,7 +96,7 @@ def _uri(path: Path, reading: Reading | None) -> str:
     return f"file:{quote(str(path))}?mode={mode}"
 
 
-class Store(Past):
+class Store(Past, Journal):
     """The open state file of a run."""
 
     def __init__(self, path: Path, *, reading: Reading | None = None) -> None:
@@ -113,6 +116,7 @@ class Store(Past):
                 )
             if reading is None:
                 self._db.executescript(script)
+                self.add_command_columns()
                 self._db.execute(f"PRAGMA user_version={VERSION}")
             else:
                 self._stand_in(script)
@@ -209,15 +213,24 @@ class Store(Past):
                 self.put("todo", [*(self.get("todo") or []), todo])
             self.put("desired", desired.kept().model_dump())
             self._db.execute(
-                "UPDATE commands SET state = 'accepted', updated = ?, seq = ? WHERE id = ?",
-                (at, desired.seq, command_id),
+                "UPDATE commands SET state = 'accepted', updated = ?, accepted_at = ?, seq = ? "
+                "WHERE id = ?",
+                (at, at, desired.seq, command_id),
             )
 
-    def settle(self, command_id: str, state: str, reason: str, at: float) -> None:
-        """Mark a command `in_effect` or `refused`."""
+    def note(self, command_id: str, sentence: str, edits: Sequence[undo.Edit], words: str) -> None:
+        """Keep what a command does, and what it changed with what putting it back does."""
+        body = json.dumps({"words": words, "edits": undo.to_json(edits)}) if edits else None
         self._db.execute(
-            "UPDATE commands SET state = ?, reason = ?, updated = ? WHERE id = ?",
-            (state, reason, at, command_id),
+            "UPDATE commands SET sentence = ?, undo = ? WHERE id = ?", (sentence, body, command_id)
+        )
+
+    def settle(self, command_id: str, state: str, reason: str, at: float) -> None:
+        """Mark a command `in_effect` or `refused`; or, still `accepted`, say how far it is."""
+        ended = None if state == "accepted" else at
+        self._db.execute(
+            "UPDATE commands SET state = ?, reason = ?, updated = ?, effect_at = ? WHERE id = ?",
+            (state, reason, at, ended, command_id),
         )
 
     # -- attempts ---------------------------------------------------------------------------------
@@ -324,16 +337,10 @@ class Store(Past):
 
 
 def _command(row: sqlite3.Row) -> StoredCommand:
-    status = CommandStatus(
-        id=row["id"],
-        verb=row["verb"],
-        args=json.loads(row["args"]),
-        state=row["state"],
-        at=row["at"],
-        reason=row["reason"],
-        origin=row["origin"],
+    kept = row["undo"] if "undo" in set(row.keys()) else None
+    return StoredCommand(
+        command_status(row), row["seq"], undo.from_json(json.loads(kept)["edits"] if kept else [])
     )
-    return StoredCommand(status, row["seq"])
 
 
 def _attempt(row: sqlite3.Row) -> Attempt:
