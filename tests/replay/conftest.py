@@ -86,11 +86,22 @@ def sample_row(dataset: str, number: int, at: float) -> str:
     )
 
 
+def run_toml(base: Status) -> str:
+    lines = [f'[run]\nname = "{base.run.name}"', '[target]\nmodel = "builtin:tiny"']
+    lines.append('[[server]]\nengine = "embedded"')
+    lines += [
+        f'[[dataset]]\nname = "{d.name}"\nsource = "data.jsonl"\nkind = "{d.kind}"'
+        for d in base.datasets
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def record(root: Path) -> RunDir:
     """Write the directory. The state file is closed as by a supervisor that ended in order."""
     run = RunDir.at(root)
     run.root.mkdir(parents=True, exist_ok=True)
     base = Status.from_json(json.loads(SCENE.read_text()))
+    run.config.write_text(run_toml(base))
     store = Store(run.state)
     recorder, keeper = Recorder(store), Snapshots(store)
     with store.transaction():

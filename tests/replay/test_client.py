@@ -13,6 +13,7 @@ import pytest_asyncio
 
 from eagle_tui.client_api import ClientError
 from eagle_tui.clock import ManualClock
+from eagle_tui.records import SampleQuery
 from eagle_tui.replay.client import ReplayClient
 from eagle_tui.replay.timeline import Timeline
 from eagle_tui.rundir.paths import RunDir
@@ -30,7 +31,7 @@ def begin(at: float = 0.0) -> Callable[[float, float], Timeline]:
 async def client(recorded: RunDir) -> AsyncIterator[ReplayClient]:
     client = ReplayClient.open(recorded, begin())
     yield client
-    client.close()
+    await client.close()
 
 
 def contents(root: Path) -> dict[str, str]:
@@ -113,7 +114,7 @@ async def test_a_time_without_supervisor_says_so(recorded: RunDir) -> None:
     store.close()
     client = ReplayClient.open(recorded, begin(5 * HOUR))
     status = await client.status()
-    client.close()
+    await client.close()
     assert status.supervisor.state == "gone" and status.at == START + HOUR
 
 
@@ -138,7 +139,7 @@ async def test_the_directory_is_left_as_it_is(tmp_path: Path, recorded: RunDir, 
     events = await client.events(0, 100)
     await client.history("tok_s", 0.0, 1.0)
     await client.samples(None, "newest", 5)
-    client.close()
+    await client.close()
     root.chmod(0o755)
     assert len(events) == 4
     assert (events[0].text == "only in the log") == (state == "killed")
@@ -150,7 +151,7 @@ async def test_while_a_supervisor_writes(recorded: RunDir) -> None:
     client = ReplayClient.open(recorded, begin(HOUR), live=True)
     store.event(START + 100, "info", "x", "new")
     assert "new" in [e.text for e in await client.events(0, 100)]
-    client.close()
+    await client.close()
     store.close()
 
 
@@ -163,7 +164,7 @@ async def test_a_state_file_of_an_older_program(recorded: RunDir) -> None:
     client = ReplayClient.open(recorded, begin(HOUR))
     assert (await client.marks(0), await client.estimates()) == ([], [])
     assert len(await client.events(0, 10)) == 4
-    client.close()
+    await client.close()
 
 
 def test_what_cannot_be_replayed_says_why(tmp_path: Path) -> None:
@@ -176,3 +177,11 @@ def test_what_cannot_be_replayed_says_why(tmp_path: Path) -> None:
     run.state.write_bytes(b"not a database" * 100)
     with pytest.raises(ClientError, match="not a database"):
         ReplayClient.open(run, begin())
+
+
+async def test_what_is_read_of_files_is_of_then_too(client: ReplayClient) -> None:
+    client.timeline.seek(START + 1150)
+    page = await client.find_samples(SampleQuery(limit=3))
+    assert [head.id for head in page.heads] == ["s11", "s10", "s9"]
+    sample = await client.sample("b1_glaive", "s11")
+    assert sample.content == "answer 11"

@@ -25,6 +25,7 @@ from eagle_tui.protocol import (
     Sample,
     Status,
 )
+from eagle_tui.reader.files import RunFiles
 from eagle_tui.replay.opened import Opened
 from eagle_tui.replay.timeline import Timeline, neighbour
 from eagle_tui.rundir.paths import RunDir
@@ -80,12 +81,13 @@ class Recording:
         return status.model_copy(update={"at": t + gap, "run": run})
 
 
-class ReplayClient:
+class ReplayClient(RunFiles):
     """Answers as the run would have at `timeline.now()`. Open it with `open`, and `close` it."""
 
     def __init__(
         self, thread: ThreadPoolExecutor, recording: Recording, timeline: Timeline
     ) -> None:
+        super().__init__(recording.run, timeline.now)
         self._thread = thread
         self._recording = recording
         self.timeline = timeline
@@ -110,8 +112,9 @@ class ReplayClient:
             raise
         return cls(thread, recording, timeline)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close the file and end the thread."""
+        await self.close_files()
         self._thread.submit(self._recording.close).result()
         self._thread.shutdown()
 
