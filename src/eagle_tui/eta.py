@@ -187,10 +187,16 @@ def seconds_left(estimate: Estimate | None, rate: float | None, rate_spread: flo
         return (0.0, 0.0, 0.0)
     if rate is None or not math.isfinite(rate) or rate <= 0:
         return None
-    middle = estimate.tokens / rate
-    spread = math.sqrt(math.log1p(estimate.spread**2 + rate_spread**2))
-    low, high = middle * math.exp(-Z80 * spread), middle * math.exp(Z80 * spread)
-    return (low, middle, high) if math.isfinite(high) else None
+    return around(
+        estimate.tokens / rate, math.sqrt(math.log1p(estimate.spread**2 + rate_spread**2))
+    )
+
+
+def around(middle: float, spread: float) -> Range | None:
+    """The 80 % interval of a log-normal with this median and this standard deviation of its
+    logarithm; None when it has no finite end."""
+    high = middle * math.exp(min(Z80 * spread, 700.0))
+    return (middle * math.exp(-Z80 * spread), middle, high) if math.isfinite(high) else None
 
 
 def progress_left(done: int, total: int, rate: float | None) -> Range | None:
@@ -198,10 +204,7 @@ def progress_left(done: int, total: int, rate: float | None) -> Range | None:
     that is done. None while nothing was measured."""
     if total < done or total <= 0 or rate is None or rate <= 0:
         return None
-    middle = (total - done) / rate
-    spread = 0.3 * (1 - done / total)
-    found = (middle * math.exp(-Z80 * spread), middle, middle * math.exp(Z80 * spread))
-    return found if math.isfinite(found[2]) else None
+    return around((total - done) / rate, 0.3 * (1 - done / total))
 
 
 def sum_of(ranges: Iterable[Range]) -> Range | None:

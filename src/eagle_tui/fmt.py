@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from datetime import datetime, tzinfo
 
 NONE = "–"
@@ -192,6 +193,13 @@ def eta_finish(
     if text == NONE or seconds is None or now is None:
         return text
     return f"{text} → {stamp(now + seconds[1], now, tz)}"
+
+
+def beside(names: Sequence[str], most: int = 3) -> str:
+    """What a sum leaves out: ` + extract, train`, ` + 4 phases`; empty for nothing."""
+    if len(names) <= most:
+        return f" + {', '.join(names)}" if names else ""
+    return f" + {len(names)} phases" if len(names) > 1 else " + 1 phase"
 
 
 def parse_count(text: str) -> int:

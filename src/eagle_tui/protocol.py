@@ -52,7 +52,9 @@ class RunStatus(Frozen):
     started: float | None = None
     elapsed_s: float | None = None
     eta_s: tuple[float, float, float] | None = None
-    """Low, middle and high estimate of the seconds left."""
+    """Low, middle and high estimate of the seconds left, of all phases but those in eta_without."""
+    eta_without: tuple[str, ...] = ()
+    """Phases that are left and of whose time nothing is known."""
 
 
 class SupervisorStatus(Frozen):

@@ -159,3 +159,10 @@ def test_counts_as_people_type_them(text: str, value: int) -> None:
 def test_what_is_no_count_is_said(text: str) -> None:
     with pytest.raises(ValueError, match="not a"):
         fmt.parse_count(text)
+
+
+def test_what_a_sum_leaves_out() -> None:
+    assert fmt.beside(()) == ""
+    assert fmt.beside(("extract", "train")) == " + extract, train"
+    assert fmt.beside(("merge", "extract", "train", "bench")) == " + 4 phases"
+    assert fmt.beside(("extract",), 0) == " + 1 phase"

@@ -58,6 +58,7 @@ def render(status: Status, console: Console) -> None:
                 f"{run.name}  {run.target}  {status.supervisor.state}  "
                 f"elapsed {fmt.duration(run.elapsed_s)}  "
                 f"left {fmt.eta_finish(run.eta_s, status.at)}"
+                f"{fmt.beside(run.eta_without) if run.eta_s else ''}"
             )
         )
     )

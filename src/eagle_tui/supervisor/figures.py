@@ -11,6 +11,7 @@ from eagle_tui.clock import Clock
 from eagle_tui.eta import RateWindow
 from eagle_tui.rundir.jsonl import Tail
 from eagle_tui.rundir.paths import RunDir
+from eagle_tui.supervisor.remaining import Pace, Timeline
 
 
 def sum_rate() -> RateWindow:
@@ -178,6 +179,7 @@ class WorkerView:
     """The newest value of what the phase measures of itself."""
     pace: RateWindow = field(default_factory=sum_rate)
     """Items per second of a phase that counts them."""
+    timeline: Timeline = field(default_factory=Timeline)
     last_wall: float | None = None
     """Unix time of the newest line: until then the worker surely lived."""
     last_at: float | None = None
@@ -208,6 +210,7 @@ class Figures:
         """Tokens as they are made, those of answers in flight included."""
         self._made = 0.0
         self._catching_up = False
+        self._paces: dict[str, Pace] = {}
         self.endpoints: dict[str, Endpoint] = {}
         self.notes: list[Note] = []
 
@@ -217,6 +220,9 @@ class Figures:
 
     def follow(self, phase: str, attempt: int) -> WorkerView:
         """From now on read the log of this attempt; its earlier lines are read, too."""
+        before = self.pace(phase)
+        if before is not None:
+            self._paces[phase] = before
         view = WorkerView(phase, attempt, Tail(self._run.events(phase, attempt)))
         view.last_at = self._clock.monotonic()
         self.workers[phase] = view
@@ -226,6 +232,11 @@ class Figures:
             pass
         self._catching_up = False
         return view
+
+    def pace(self, phase: str) -> Pace | None:
+        """How fast the phase went in its newest attempt that tells; None when none does."""
+        view = self.workers.get(phase)
+        return (view.timeline.pace() if view else None) or self._paces.get(phase)
 
     def _read(self, view: WorkerView) -> int:
         """Take what is new in one log; gives how many lines."""
@@ -271,6 +282,7 @@ class Figures:
             if event.get("done") != view.done:
                 self._progress(view)
             view.done, view.total = event.get("done"), event.get("total")
+            view.timeline.progress(float(event["at"]), event)
             view.unit, view.detail = event.get("unit", ""), event.get("detail", "")
         elif kind == "flow":
             view.flow = Flow(
@@ -298,6 +310,7 @@ class Figures:
         elif kind == "start":
             # A worker started by hand may go on in the log of the one before it.
             view.pid, view.outcome, view.reason = event.get("pid"), "", ""
+            view.timeline = Timeline(float(event["at"]))
         elif kind == "end":
             view.outcome, view.reason = event.get("outcome", ""), event.get("reason", "")
             if view.phase == "generate":

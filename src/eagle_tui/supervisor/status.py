@@ -27,6 +27,7 @@ from eagle_tui.protocol import (
 from eagle_tui.rundir.desired import Desired, Limits, TotalCaps, limits, ordered, total_caps
 from eagle_tui.supervisor.board import Board
 from eagle_tui.supervisor.figures import RATE_SPAN_S, SHARES, Bucket, DatasetFigures, Figures
+from eagle_tui.supervisor.remaining import not_begun, run_left
 from eagle_tui.supervisor.work import plan, reached, room_of, work_of
 
 RECENT_COMMANDS = 20
@@ -42,6 +43,8 @@ class GenerateView:
     together: DatasetStatus | None
     done: int
     total: int
+    rows: float | None
+    """Rows there will be when generation is done; None while prompts are not counted."""
     eta_s: eta.Range | None
 
 
@@ -106,7 +109,10 @@ def generate_view(
     if prompts:
         estimate = overall if phase in MOVING else None
         together = _together(rows, figures, caps, phase, estimate, wall, no_more=no_more)
-    return GenerateView(tuple(rows), together, done, total, overall)
+    native = sum(row.prompts or 0 for row in rows if row.kind == "native")
+    counted = all(row.prompts for row in rows)
+    expected = float(native + total) if counted else None
+    return GenerateView(tuple(rows), together, done, total, expected, overall)
 
 
 def _together(
@@ -259,6 +265,8 @@ class StatusMaker:
             wall,
         )
         started = board.store.get("started")
+        phases = tuple(self._phase(phase, view) for phase in PHASES)
+        left, without = run_left(p for p in phases if p.name in board.config.run.phases)
         status = Status(
             at=wall,
             seq=board.desired.seq,
@@ -268,10 +276,11 @@ class StatusMaker:
                 target=board.config.target.model,
                 started=started,
                 elapsed_s=max(0.0, wall - started) if started else None,
-                eta_s=self._run_eta(view),
+                eta_s=left,
+                eta_without=without,
             ),
             supervisor=SupervisorStatus(pid=os.getpid(), version=__version__),
-            phases=tuple(self._phase(phase, view) for phase in PHASES),
+            phases=phases,
             datasets=view.datasets,
             total=view.together,
             servers=tuple(_with_client(s.status(), board.figures) for s in board.servers),
@@ -294,9 +303,12 @@ class StatusMaker:
             "oldest_s": worker.flow.oldest_s if worker and not worker.outcome else None,
         }
 
-    def _run_eta(self, view: GenerateView) -> eta.Range | None:
-        state = self._b.decisions["generate"].state
-        return view.eta_s if state in MOVING else None
+    def _not_begun(self, phase: str, view: GenerateView) -> eta.Range | None:
+        """The time that a phase takes which is waiting for others."""
+        if self._b.decisions[phase].state != "pending" or self._b.slots[phase].alive:
+            return None
+        rows = view.rows if "generate" in self._b.config.run.phases else None
+        return not_begun(phase, self._b.figures.pace(phase), rows)
 
     def _phase(self, phase: str, view: GenerateView) -> PhaseStatus:
         board = self._b
@@ -307,6 +319,7 @@ class StatusMaker:
             reason=decision.reason,
             attempt=slot.number,
             elapsed_s=slot.elapsed_s(),
+            eta_s=self._not_begun(phase, view),
         )
         if worker is None:
             return status
@@ -316,11 +329,11 @@ class StatusMaker:
                     "done": view.done,
                     "total": view.total,
                     "unit": "responses",
-                    "eta_s": self._run_eta(view),
+                    "eta_s": view.eta_s if decision.state in MOVING else None,
                     "figures": self._generate_figures(),
                 }
             )
-        left: eta.Range | None = None
+        left = status.eta_s
         if slot.alive and worker.done is not None and worker.total is not None:
             left = eta.progress_left(worker.done, worker.total, worker.pace.rate())
         return status.model_copy(

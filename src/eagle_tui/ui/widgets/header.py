@@ -31,6 +31,7 @@ class RunLine(Canvas):
         state = "not answering" if self.frame.stale else status.supervisor.state
         style = look.ok if state == "running" else look.error if self.frame.stale else look.warn
         long = fmt.eta_finish(run.eta_s, self.frame.now - self.frame.age_s)
+        long += fmt.beside(run.eta_without) if run.eta_s else ""
         parts = [
             ("elapsed ", fmt.duration(run.elapsed_s), look.text),
             ("left ", long, look.text),
@@ -44,7 +45,8 @@ class RunLine(Canvas):
         if _wide(parts) > room and state == "running":
             del parts[2]
         if _wide(parts) > room:
-            parts[1] = ("left ", fmt.eta(run.eta_s), look.text)
+            more = fmt.beside(run.eta_without, 0) if run.eta_s else ""
+            parts[1] = ("left ", fmt.eta(run.eta_s) + more, look.text)
         for label, value, style in parts:
             if pen.width + len(label) + len(value) + _GAP <= width:
                 pen.add(" " * _GAP + label, look.muted).add(value, style)
