@@ -33,6 +33,7 @@ from eagle_tui.protocol import (
     Status,
 )
 from eagle_tui.reader.files import RunFiles
+from eagle_tui.records import JournalPage, JournalQuery
 from eagle_tui.rundir import atomic
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.rundir.unixsocket import address
@@ -223,6 +224,16 @@ class SocketClient(RunFiles):
         """The run's history; see `RunClient`."""
         body = await self._ask("GET", "/v1/events", params={"after": after, "limit": limit})
         return [_read(Event, row) for row in body["events"]]
+
+    async def journal(self, query: JournalQuery) -> JournalPage:
+        """Events and commands; see `RunClient`."""
+        params: dict[str, Any] = {"limit": query.limit, "source": query.source, "text": query.text}
+        for name, mark in (("before", query.before), ("after", query.after)):
+            if mark is not None:
+                params[name] = f"{mark.event}.{mark.command}"
+        if query.severity is not None:
+            params["severity"] = query.severity
+        return _read(JournalPage, await self._ask("GET", "/v1/journal", params=params))
 
     async def history(
         self, series: str, since: float, step_s: float, until: float | None = None

@@ -19,7 +19,16 @@ from eagle_tui.protocol import (
     Sample,
     Status,
 )
-from eagle_tui.records import LogFile, LogPage, LogQuery, SamplePage, SampleQuery, TokenView
+from eagle_tui.records import (
+    JournalPage,
+    JournalQuery,
+    LogFile,
+    LogPage,
+    LogQuery,
+    SamplePage,
+    SampleQuery,
+    TokenView,
+)
 
 SampleKind = Literal["newest", "longest", "truncated", "no_answer", "loop"]
 SAMPLE_KINDS: tuple[SampleKind, ...] = ("newest", "longest", "truncated", "no_answer", "loop")
@@ -59,6 +68,30 @@ class RunRecords(Protocol):
         ...
 
 
+class Playback(Protocol):
+    """The time of a replay. Unix seconds; see `eagle_tui.replay.timeline`."""
+
+    speed: float
+    """Seconds of the run per second."""
+    jumps: int
+    """How often the time was set."""
+
+    @property
+    def playing(self) -> bool: ...
+
+    def now(self) -> float: ...
+
+    def toggle(self) -> None: ...
+
+    def seek(self, at: float) -> None: ...
+
+    def step(self, by: float) -> None: ...
+
+    def faster(self) -> None: ...
+
+    def slower(self) -> None: ...
+
+
 class RunClient(RunRecords, Protocol):
     """Asks one run. Every method raises `ClientError` when the supervisor does not answer."""
 
@@ -79,6 +112,10 @@ class RunClient(RunRecords, Protocol):
 
     async def events(self, after: int, limit: int) -> list[Event]:
         """The newest `limit` of the events whose id is above `after`, oldest first."""
+        ...
+
+    async def journal(self, query: JournalQuery) -> JournalPage:
+        """Events and commands in the order of time, page by page, through all that is kept."""
         ...
 
     async def history(
@@ -113,4 +150,17 @@ class RunClient(RunRecords, Protocol):
     async def command(self, verb: str, args: dict[str, Any]) -> CommandStatus:
         """Give an order. What comes back is its state at once: requested, accepted or refused
         with the reason; later states stand in `Status.commands`."""
+        ...
+
+
+class PastClient(RunClient, Protocol):
+    """A run as it was, at a time that can be moved."""
+
+    @property
+    def timeline(self) -> Playback:
+        """The time that is shown."""
+        ...
+
+    async def neighbour_mark(self, forward: bool) -> Mark | None:
+        """The next mark after that time, or the one before; None when there is none."""
         ...

@@ -26,6 +26,7 @@ from eagle_tui.protocol import (
     Status,
 )
 from eagle_tui.reader.files import RunFiles
+from eagle_tui.records import JournalPage, JournalQuery
 from eagle_tui.replay.opened import Opened
 from eagle_tui.replay.timeline import Timeline, neighbour
 from eagle_tui.rundir.paths import RunDir
@@ -142,6 +143,10 @@ class ReplayClient(RunFiles):
     async def events(self, after: int, limit: int) -> list[Event]:
         """What had happened by then."""
         return await self._ask(lambda recording, at: recording.archive.events(after, limit, at))
+
+    async def journal(self, query: JournalQuery) -> JournalPage:
+        """Events and commands until then."""
+        return await self._ask(lambda recording, at: recording.archive.journal(query, at))
 
     async def history(
         self, series: str, since: float, step_s: float, until: float | None = None

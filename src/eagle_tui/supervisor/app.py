@@ -8,6 +8,7 @@
     GET  /v1/marks?since=0&limit=1000                what changed when, for charts
     GET  /v1/estimates                               what was estimated of the phases, and when
     GET  /v1/launches?server=&limit=200              launches of servers, with settings and outcome
+    GET  /v1/journal?before=&after=&limit=200&severity=&source=&text=   events and commands in pages
     GET  /v1/commands/ID                             how far a command is
     POST /v1/commands  {id, verb, args, origin}      an order
     POST /v1/preview   {verb, args}                  what an order would do
@@ -28,6 +29,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from eagle_tui.protocol import CommandRequest
+from eagle_tui.records import JournalMark, JournalQuery
 from eagle_tui.supervisor.core import Supervisor
 
 MOST_ROWS = 2000
@@ -65,6 +67,24 @@ async def _body(request: Request) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object")
     return body
+
+
+def _journal_query(request: Request) -> JournalQuery:
+    """A mark is given as two numbers, `EVENT.COMMAND`, as the answer before named them."""
+    asked: dict[str, Any] = {"limit": _integer(request, "limit", 200, MOST_ROWS)}
+    for name in ("before", "after"):
+        text = request.query_params.get(name)
+        if text:
+            event, dot, command = text.partition(".")
+            if not (dot and event.isdecimal() and command.isdecimal()):
+                raise BadRequest(f"{name}: expected EVENT.COMMAND; found {text[:40]!r}")
+            asked[name] = JournalMark(event=int(event), command=int(command))
+    severity = request.query_params.get("severity")
+    if severity and severity not in ("info", "warning", "error"):
+        raise BadRequest(f"severity: expected info, warning or error; found {severity[:40]!r}")
+    asked["severity"] = severity or None
+    asked |= {name: request.query_params.get(name, "") for name in ("source", "text")}
+    return JournalQuery.model_validate(asked)
 
 
 def make_app(supervisor: Supervisor) -> Starlette:
@@ -119,6 +139,10 @@ def make_app(supervisor: Supervisor) -> Starlette:
         )
         return JSONResponse({"launches": [launch.model_dump(mode="json") for launch in found]})
 
+    async def journal(request: Request) -> Response:
+        found = supervisor.archive.journal(_journal_query(request))
+        return JSONResponse(found.model_dump(mode="json"))
+
     async def command(request: Request) -> Response:
         found = supervisor.store.command(request.path_params["id"])
         if found is None:
@@ -149,6 +173,7 @@ def make_app(supervisor: Supervisor) -> Starlette:
             Route("/v1/marks", marks),
             Route("/v1/estimates", estimates),
             Route("/v1/launches", launches),
+            Route("/v1/journal", journal),
             Route("/v1/commands/{id}", command),
             Route("/v1/commands", order, methods=["POST"]),
             Route("/v1/preview", preview, methods=["POST"]),

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from eagle_tui import history
 from eagle_tui.protocol import Estimate, Event, History, Launch, Mark, Sample
+from eagle_tui.records import JournalPage, JournalQuery
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.supervisor import samples
 from eagle_tui.supervisor.past import FOR_EVER
@@ -56,6 +57,10 @@ class Archive:
     def events(self, after: int, limit: int, until: float = FOR_EVER) -> list[Event]:
         """The run's history, see `RunClient.events`."""
         return self._store.events(after, limit, until)
+
+    def journal(self, query: JournalQuery, until: float = FOR_EVER) -> JournalPage:
+        """Events and commands in pages, see `RunClient.journal`."""
+        return self._store.journal(query, until)
 
     def history(
         self, series: str, since: float, step_s: float, now: float, until: float | None = None

@@ -24,7 +24,18 @@ from eagle_tui.protocol import (
     Sample,
     Status,
 )
-from eagle_tui.records import LogFile, LogPage, LogQuery, SamplePage, SampleQuery, TokenView
+from eagle_tui.records import (
+    JournalEntry,
+    JournalMark,
+    JournalPage,
+    JournalQuery,
+    LogFile,
+    LogPage,
+    LogQuery,
+    SamplePage,
+    SampleQuery,
+    TokenView,
+)
 
 
 class RecordedClient:
@@ -96,6 +107,25 @@ class RecordedClient:
     async def events(self, after: int, limit: int) -> list[Event]:
         return [event for event in self.all_events if event.id > after][-limit:]
 
+    async def journal(self, query: JournalQuery) -> JournalPage:
+        entries = [JournalEntry(at=event.at, event=event) for event in self.all_events]
+        entries += [JournalEntry(at=command.at, command=command) for command in self.now.commands]
+        entries.sort(key=lambda entry: entry.at)
+        first, last = 0, len(entries)
+        if query.after is not None:
+            first = query.after.event
+            last = min(first + query.limit, last)
+        else:
+            last = query.before.event if query.before is not None else last
+            first = max(last - query.limit, 0)
+        found = tuple(entry for entry in entries[first:last] if _passes(entry, query))
+        return JournalPage(
+            entries=found,
+            before=JournalMark(event=first, command=0),
+            after=JournalMark(event=last, command=0),
+            done=last == len(entries) if query.after is not None else first == 0,
+        )
+
     async def history(
         self, series: str, since: float, step_s: float, until: float | None = None
     ) -> History:
@@ -129,3 +159,21 @@ class RecordedClient:
             at=self.now.at,
             reason="This is a recording: it takes no orders.",
         )
+
+
+def _passes(entry: JournalEntry, query: JournalQuery) -> bool:
+    """Whether an entry is wanted, as the supervisor decides it."""
+    levels = ("info", "warning", "error")
+    if entry.event is not None:
+        severity, source, text = entry.event.severity, entry.event.source, entry.event.text
+    else:
+        assert entry.command is not None
+        command = entry.command
+        severity = "warning" if command.state == "refused" else "info"
+        source = command.origin
+        text = f"{command.verb} {json.dumps(command.args)} {command.reason} {command.sentence}"
+    return (
+        levels.index(severity) >= levels.index(query.severity or "info")
+        and query.source.lower() in source.lower()
+        and query.text.lower() in text.lower()
+    )
