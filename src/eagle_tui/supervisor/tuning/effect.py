@@ -5,9 +5,9 @@ number is far too small. The window is cut into blocks, and the means of blocks 
 independent: nonoverlapping batch means with 10 to 30 batches (B. Schmeiser, "Batch size effects in
 the analysis of simulation output", Operations Research 30, 1982; A. Law, "Simulation Modeling and
 Analysis", ch. 9). Where neighbouring blocks still move together, fewer and longer ones are taken,
-and blocks count as (1-r)/(1+r) of their number for the correlation r that is left between neighbours
-(effective sample size of a first-order autoregression). The error of the ratio is that of its logarithm by the delta method, with Student's t and the
-degrees of freedom of Welch and Satterthwaite.
+and they count as (1-r)/(1+r) of their number for the correlation r that is left (effective sample
+size of a first-order autoregression). The error of the ratio is that of its logarithm by the delta
+method, with Student's t and the degrees of freedom of Welch and Satterthwaite.
 """
 
 from __future__ import annotations
