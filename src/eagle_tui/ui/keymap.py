@@ -14,7 +14,7 @@ import difflib
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +50,10 @@ class Keymap:
         """The keys of an action, the one to show first; () when it has none."""
         return self.changed.get(action.id, default_keys(action))
 
-    def text(self, action: Action) -> str:
-        """The key to show, as it is printed on the keyboard; empty when the action has none."""
+    def of(self, action: Action) -> Action:
+        """The action with the keys that act here; `key` is None when it has none."""
         keys = self.keys(action)
-        return key_text(keys[0]) if keys else ""
+        return replace(action, key=keys[0] if keys else None, more_keys=keys[1:])
 
     def bindings(self) -> dict[str, str]:
         """As `App.set_keymap` wants it. It cannot take a key away, so an action without one is

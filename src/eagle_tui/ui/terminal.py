@@ -60,6 +60,17 @@ class TerminalWatch:
         self._leave()
 
 
+def can_suspend() -> bool:
+    """Whether a shell with job control waits behind this process: it is in our session and put us
+    in a process group of our own. Else (a tmux window that runs only us, a script) nobody would
+    ever let a stopped process go on."""
+    parent = os.getppid()
+    try:
+        return os.getsid(parent) == os.getsid(0) and os.getpgid(parent) != os.getpgrp()
+    except ProcessLookupError:
+        return False
+
+
 def _fileno(stream: object) -> int:
     try:
         return stream.fileno()  # type: ignore[attr-defined, no-any-return]

@@ -1,0 +1,160 @@
+"""The half of the application that knows its terminal: colours, characters, themes, keys, output
+that never waits, suspending and coming back. What is shown is the other half's business (`app.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from textual.app import App
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
+from textual.filter import LineFilter, NoColor
+from textual.theme import Theme
+
+from eagle_tui.ui import themes
+from eagle_tui.ui.abilities import COLOR_SYSTEMS, ColorDepth
+from eagle_tui.ui.driver import ScreenDriver
+from eagle_tui.ui.glyphs import GlyphMode, glyph_set
+from eagle_tui.ui.keymap import load_keymap
+from eagle_tui.ui.palette import Palette, palette
+from eagle_tui.ui.terminal import TerminalWatch, can_suspend
+
+RELOAD_S = 2.0
+"""How often theme files are looked at: a few stat calls."""
+_COLORLESS: Sequence[LineFilter] = (NoColor(),)
+
+
+class TerminalApp(App[None], inherit_bindings=False):
+    """Looks and keys; leaves when the terminal does."""
+
+    def __init__(
+        self,
+        *,
+        theme: str,
+        glyphs_mode: GlyphMode,
+        color: ColorDepth | None,
+        theme_dir: Path | None,
+        keys_file: Path | None,
+        reload_s: float = RELOAD_S,
+    ) -> None:
+        """`theme` names a theme file's theme; an unknown one falls back to the default and says
+        so. `color` None leaves the choice to Textual. `theme_dir` and `keys_file` replace the
+        user's own."""
+        self._theme_files = themes.ThemeFiles(theme_dir)
+        self._found = self._theme_files.themes
+        self.keymap, key_notes = load_keymap(keys_file)
+        self.notes = [*self._found.broken.values(), *key_notes]
+        """Sentences about the user's files, to be shown once."""
+        self.glyphs = glyph_set(glyphs_mode, colors=color != "none")
+        self._reload_s = reload_s
+        super().__init__(ansi_color=None)
+        if color is not None:
+            self.no_color = color == "none"
+            self.console = Console(
+                color_system=COLOR_SYSTEMS[color],  # type: ignore[arg-type]
+                file=self.console.file,
+                force_terminal=True,
+                markup=True,
+                highlight=False,
+                emoji=False,
+                legacy_windows=False,
+                safe_box=False,
+                soft_wrap=False,
+                _environ={},
+            )
+        for name in list(self.available_themes):
+            self.unregister_theme(name)
+        for item in self._found.by_name.values():
+            self.register_theme(item)
+        if theme not in self._found.by_name:
+            known = ", ".join(self.theme_names)
+            self.notes.append(f"There is no theme {theme!r}; themes: {known}.")
+            theme = themes.DEFAULT_THEME
+        self.palette: Palette = palette(self._found.by_name[theme])
+        self.theme = theme
+        self.terminal = TerminalWatch(self.exit)
+        self.set_class(glyphs_mode == "ascii", "-ascii")
+
+    # Looks
+
+    @property
+    def theme_names(self) -> list[str]:
+        """The themes to choose from."""
+        return list(self._found.by_name)
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Our own colour names, so that style sheets can be read before a theme is chosen."""
+        default = self._found.by_name[themes.DEFAULT_THEME]
+        return {key: value for key, value in default.variables.items() if key.startswith("eagle-")}
+
+    def set_theme(self, name: str) -> None:
+        """Change the theme now."""
+        self.palette = palette(self._found.by_name[name])
+        self.theme = name
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Without colours, every one of them is the terminal's own."""
+        return _COLORLESS if self.no_color else super().get_line_filters()
+
+    async def _watch_themes(self) -> None:
+        while True:
+            await asyncio.sleep(self._reload_s)
+            newer = await asyncio.to_thread(self._theme_files.refresh)
+            if newer is not None:
+                self._take_themes(newer)
+
+    def _take_themes(self, newer: themes.Themes) -> None:
+        """Show what was changed in a theme file. The theme in use stays even if its file goes."""
+        before, self._found = self._found, newer
+        newer.by_name.setdefault(self.theme, before.by_name[self.theme])
+        for name in set(before.by_name) - set(newer.by_name):
+            self.unregister_theme(name)
+        for item in newer.by_name.values():
+            self.register_theme(item)
+        for file, sentence in newer.broken.items():
+            if before.broken.get(file) != sentence:
+                self.notify(sentence, severity="warning", markup=False)
+        if _differ(before.by_name[self.theme], newer.by_name[self.theme]):
+            self.palette = palette(newer.by_name[self.theme])
+            self.mutate_reactive(App.theme)
+
+    # The terminal
+
+    def get_driver_class(self) -> type[Driver]:
+        """Ours where Textual would take its own for a terminal."""
+        found = super().get_driver_class()
+        return ScreenDriver if found is LinuxDriver else found
+
+    def watch_terminal(self) -> None:
+        """Begin to watch the terminal and the theme files; call when the app is mounted."""
+        self.terminal.start()
+        self.set_keymap(self.keymap.bindings())
+        self.app_resume_signal.subscribe(self, lambda _app: self.repaint())
+        self.run_worker(self._watch_themes(), group="themes", exit_on_error=False)
+        for note in self.notes:
+            self.notify(note, severity="warning", markup=False)
+
+    def repaint(self) -> None:
+        """Draw everything anew: what is on the terminal is not what we think."""
+        self.refresh(layout=True)
+
+    def on_screen_driver_caught_up(self) -> None:
+        self.repaint()
+
+    def on_screen_driver_gone(self) -> None:
+        self.terminal.leave()
+
+    def action_suspend_process(self) -> None:
+        """Stop until the shell's `fg`. Without a shell to come back to nobody could ever go on."""
+        if can_suspend():
+            super().action_suspend_process()
+        else:
+            self.notify("There is no shell behind this screen to suspend to.", markup=False)
+
+
+def _differ(one: Theme, other: Theme) -> bool:
+    return one is not other and one != other
