@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 ParamType = Literal[
-    "int", "tokens", "dataset", "phase", "choice", "datasets", "bool", "server", "settings"
-]
+    "int", "tokens", "dataset", "phase", "choice", "datasets", "bool", "server", "settings",
+    "text",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,14 @@ class Action:
     """Name of the screen that it opens."""
     more_keys: tuple[str, ...] = ()
     """Further keys that do the same; footer and help show `key` alone."""
+    modes: tuple[str, ...] = ()
+    """Where alone it acts: `replay` (a run is shown as it was), `down` (the same of a run that is
+    down and can go on). Empty: wherever the run is shown."""
 
-    def acts_on(self, screen: str) -> bool:
-        """Whether its key acts on the screen of that name."""
-        return not self.screens or screen in self.screens
+    def acts_on(self, screen: str, mode: str = "") -> bool:
+        """Whether its key acts on the screen of that name; `mode` is empty for a live run."""
+        here = not self.screens or screen in self.screens
+        return here and (not self.modes or mode in self.modes)
 
 
 DATASET = Param("dataset", "dataset", "Name of the dataset.", required=True, positional=True)
@@ -64,6 +69,9 @@ PHASE = Param("phase", "phase", "Name of the phase.", positional=True)
 
 DATASET_SCREENS = ("overview", "datasets")
 PHASE_SCREENS = ("overview", "phases")
+PAST = ("replay", "down")
+"""Modes in which a run is shown from its directory, at any time."""
+CHART_SCREENS = ("overview", "datasets", "server", "gpus")
 OTHER_SCREENS = ("datasets", "samples", "server", "gpus", "logs", "events", "phases")
 """All but the overview."""
 
@@ -244,6 +252,144 @@ ACTIONS: tuple[Action, ...] = (
         footer=False,
         screens=("overview",),
     ),
+    Action(
+        "zoom_in",
+        "Zoom",
+        "Show a shorter time in the charts.",
+        key="plus",
+        more_keys=("equals_sign",),
+        screens=CHART_SCREENS,
+    ),
+    Action(
+        "zoom_out",
+        "Zoom out",
+        "Show a longer time in the charts.",
+        key="minus",
+        footer=False,
+        screens=CHART_SCREENS,
+    ),
+    Action(
+        "earlier",
+        "Earlier",
+        "Scroll the charts to the past.",
+        key="left",
+        footer=False,
+        screens=CHART_SCREENS,
+    ),
+    Action(
+        "later",
+        "Later",
+        "Scroll the charts towards now.",
+        key="right",
+        footer=False,
+        screens=CHART_SCREENS,
+    ),
+    Action(
+        "now",
+        "Now",
+        "Let the charts go along with now again.",
+        key="0",
+        footer=False,
+        screens=CHART_SCREENS,
+    ),
+    Action(
+        "mark",
+        "Marks",
+        "Show what the next older mark in the charts stands for: a pause, a retune, a crash, a "
+        "phase, a cap.",
+        key="M",
+        screens=CHART_SCREENS,
+    ),
+    Action(
+        "replay_play",
+        "Play",
+        "Let the replay run on, or stand; from its end it begins anew.",
+        key="space",
+        modes=PAST,
+    ),
+    Action(
+        "replay_back",
+        "Back",
+        "Ten seconds back, and stand; a minute where it runs fast.",
+        key="comma",
+        modes=PAST,
+    ),
+    Action(
+        "replay_on",
+        "On",
+        "Ten seconds on, and stand; a minute where it runs fast.",
+        key="full_stop",
+        modes=PAST,
+    ),
+    Action(
+        "replay_slower",
+        "Slower",
+        "Let the replay run slower.",
+        key="less_than_sign",
+        footer=False,
+        modes=PAST,
+    ),
+    Action(
+        "replay_faster",
+        "Faster",
+        "Let the replay run faster, up to an hour a second.",
+        key="greater_than_sign",
+        modes=PAST,
+    ),
+    Action(
+        "replay_next_mark",
+        "Next mark",
+        "Go to the next mark: a pause, a retune, a crash, a phase, a cap.",
+        key="right_curly_bracket",
+        modes=PAST,
+    ),
+    Action(
+        "replay_previous_mark",
+        "Last mark",
+        "Go to the mark before.",
+        key="left_curly_bracket",
+        footer=False,
+        modes=PAST,
+    ),
+    Action(
+        "go_on",
+        "Up",
+        "Start the run again, as `eagle-tui up` does, and show it live.",
+        key="U",
+        modes=("down",),
+    ),
+    Action(
+        "undo",
+        "Undo",
+        "Take a command back: a pause, resume, cap, concurrency, skip, order or undo, as long as "
+        "what it changed was not changed again.",
+        key="u",
+        verb="undo",
+        params=(
+            Param(
+                "command",
+                "text",
+                "Id of the command, or how it begins; none: the newest that can be taken back.",
+                positional=True,
+            ),
+        ),
+        confirm=True,
+        screens=("events",),
+    ),
+    Action(
+        "flag",
+        "Flag",
+        "Mark a response to come back to it, or take the mark away.",
+        key="x",
+        verb="flag",
+        params=(
+            DATASET,
+            Param("id", "text", "Id of the response.", required=True, positional=True),
+            Param("note", "text", "A few words on why."),
+            Param("undo", "bool", "Take the mark away."),
+        ),
+        screens=("samples",),
+    ),
     Action("help", "Help", "All keys with what they do.", key="question_mark"),
     Action(
         "quit",
@@ -267,6 +413,6 @@ BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}
 BY_VERB: dict[str, Action] = {action.verb: action for action in ACTIONS if action.verb}
 
 
-def actions_on(screen: str) -> list[Action]:
+def actions_on(screen: str, mode: str = "") -> list[Action]:
     """The actions whose keys act on the screen of that name, in the registry's order."""
-    return [action for action in ACTIONS if action.acts_on(screen)]
+    return [action for action in ACTIONS if action.acts_on(screen, mode)]

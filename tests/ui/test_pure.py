@@ -17,9 +17,9 @@ from eagle_tui.actions import ACTIONS, OTHER_SCREENS, actions_on
 from eagle_tui.protocol import Alert, CommandStatus, Event, PhaseStatus, ServerStatus, Status
 from eagle_tui.ui import themes
 from eagle_tui.ui.canvas import Pen, changed_span, fit
-from eagle_tui.ui.chart import area, bar, bucket_step, nice_top
+from eagle_tui.ui.chart import area, bar, nice_top
 from eagle_tui.ui.facts import default_phase, facts
-from eagle_tui.ui.frame import KEEP_S, Series, totals
+from eagle_tui.ui.frame import totals
 from eagle_tui.ui.glyphs import GlyphMode, glyph_set
 from eagle_tui.ui.journal import command_text, entries
 from eagle_tui.ui.keys import key_text
@@ -71,13 +71,6 @@ def test_area_always_fills_its_box(
 )
 def test_nice_top(highest: float, top: float) -> None:
     assert nice_top(highest) == pytest.approx(top)
-
-
-def test_bucket_step_is_round_and_covers_the_window() -> None:
-    assert bucket_step(1800, 200) == 10
-    assert bucket_step(43, 200) == 1
-    assert bucket_step(7 * 86_400, 100) % 3600 == 0
-    assert bucket_step(7 * 86_400, 100) * 100 >= 7 * 86_400
 
 
 @given(st.one_of(st.none(), st.floats(allow_nan=False)), st.integers(0, 40))
@@ -324,31 +317,7 @@ def test_keys_are_unique_on_every_screen(screen: str) -> None:
     assert len(keys) == len(set(keys))
 
 
-# Series and totals
-
-
-def test_buckets_are_aligned_complete_and_have_gaps() -> None:
-    series = Series()
-    for t, value in ((100.0, 1.0), (101.0, 3.0), (120.0, 8.0), (131.0, 9.0)):
-        series.add(t, value)
-    assert series.buckets(135.0, 10.0, 4) == [None, 2.0, None, 8.0]
-    assert series.span(135.0) == 35.0
-
-
-def test_series_takes_history_late_and_ignores_a_clock_set_back() -> None:
-    series = Series()
-    series.add(100.0, 5.0)
-    series.extend([(98.0, 1.0), (99.0, 1.0), (100.0, 7.0)])
-    series.add(50.0, 9.0)
-    assert len(series) == 3
-    assert series.buckets(101.0, 1.0, 3) == [1.0, 1.0, 5.0]
-
-
-def test_series_is_bounded() -> None:
-    series = Series()
-    for second in range(0, int(3 * KEEP_S), 10):
-        series.add(float(second), 1.0)
-    assert len(series) <= 1.1 * KEEP_S / 10 + 1
+# Totals
 
 
 def test_totals_weigh_means_by_responses() -> None:

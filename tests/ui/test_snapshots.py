@@ -27,7 +27,7 @@ def settled(*keys: str) -> Callable[[Pilot[None]], Any]:
             if (
                 app.frame is not None
                 and app.main.samples.current
-                and len(app.main.throughput.series)
+                and not app.past.lacks(app.main.metrics())
             ):
                 break
             await pilot.pause(0.02)

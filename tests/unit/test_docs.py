@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from eagle_tui.actions import ACTIONS
 from eagle_tui.cli.main import cli
+from eagle_tui.ui.keys import key_text
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -45,10 +46,9 @@ def test_commands_that_are_named_exist(page: Path) -> None:
 
 def test_the_readme_names_the_keys_of_the_footer() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    names = {"question_mark": "?", "left_square_bracket": "[", "right_square_bracket": "]"}
     for action in ACTIONS:
-        if action.footer and action.key:
-            assert f"`{names.get(action.key, action.key)}`" in text, action.id
+        if action.footer and action.key and not action.modes:
+            assert f"`{key_text(action.key)}`" in text, action.id
 
 
 def test_every_command_has_help() -> None:

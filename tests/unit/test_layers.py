@@ -25,7 +25,10 @@ LAYERS: dict[str, set[str]] = {
         "verdict",
         "records",
     },
-    "cli": {"client", "client_api", "protocol", "actions", "fmt", "text", "config", "rundir", "ui"},
+    "cli": {
+        *("client", "client_api", "protocol", "actions", "fmt", "text", "config", "rundir", "ui"),
+        *("replay", "clock"),
+    },
     "client": {"client_api", "protocol", "rundir", "reader"},
     "client_api": {"protocol", "records"},
     "records": {"protocol"},
@@ -46,7 +49,7 @@ LAYERS: dict[str, set[str]] = {
         ),
         *("proc", "lengths", "actions", "text", "series", "snapshots"),
     },
-    "telemetry": {"protocol", "clock", "text"},
+    "telemetry": {"protocol", "clock", "text", "sglang"},
     "rules": {"protocol"},
     "history": {"protocol"},
     "series": {"protocol"},
@@ -69,7 +72,9 @@ LAYERS: dict[str, set[str]] = {
     "__main__": {"cli"},
     "__init__": set(),
 }
-PIPELINE_MAY = {"rundir", "config", "clock", "text", "lengths", "proc", "protocol", "__init__"}
+PIPELINE_MAY = {
+    *("rundir", "config", "clock", "text", "lengths", "proc", "protocol", "sglang", "__init__"),
+}
 HEAVY = {"torch", "transformers", "datasets", "safetensors", "numpy", "aiohttp"}
 
 

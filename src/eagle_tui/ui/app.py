@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path, PurePath
 from typing import Any, ClassVar
 
-from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.command import Provider
 from textual.message import Message
@@ -23,14 +22,15 @@ from eagle_tui.client_api import ClientError, RunClient
 from eagle_tui.clock import Clock, SystemClock
 from eagle_tui.protocol import CommandStatus, Event, Status
 from eagle_tui.ui import themes
+from eagle_tui.ui.abilities import ColorDepth
 from eagle_tui.ui.frame import Frame
-from eagle_tui.ui.glyphs import GlyphMode, glyph_set
-from eagle_tui.ui.palette import Palette, palette
+from eagle_tui.ui.glyphs import GlyphMode
+from eagle_tui.ui.past import Past
 from eagle_tui.ui.provider import ActionProvider
 from eagle_tui.ui.screens.base import RunScreen
 from eagle_tui.ui.screens.catalog import SCREENS
 from eagle_tui.ui.screens.overview import OverviewScreen
-from eagle_tui.ui.terminal import TerminalWatch
+from eagle_tui.ui.terminal_app import TerminalApp
 
 POLL_S = 1.0
 ANSWER_S = 10.0
@@ -38,13 +38,18 @@ ANSWER_S = 10.0
 EVENTS_EVERY = 2
 """Polls between two looks at the event log."""
 EVENTS_KEPT = 500
+READONLY = "This screen is read-only: it sends no commands."
 _POLL_GROUP = "poll"
 
 
-class EagleApp(App[None], inherit_bindings=False):
+class EagleApp(TerminalApp, inherit_bindings=False):
     """The screen of one run."""
 
     TITLE = "eagle-tui"
+    mode = ""
+    """`replay` or `down` where a run is shown as it was (see the registry's `modes`)."""
+    banner = ""
+    """What the header says of that."""
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {ActionProvider}
     CSS_PATH: ClassVar[list[str | PurePath]] = [
         "app.tcss",
@@ -54,6 +59,7 @@ class EagleApp(App[None], inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "leave", "Detach", show=False),
         Binding("ctrl+c", "hint", "How to leave", show=False),
+        Binding("ctrl+z", "suspend_process", "Suspend", show=False),
     ]
 
     class Snapshot(Message):
@@ -74,52 +80,31 @@ class EagleApp(App[None], inherit_bindings=False):
         clock: Clock | None = None,
         theme: str = themes.DEFAULT_THEME,
         glyphs_mode: GlyphMode = "braille",
+        color: ColorDepth | None = None,
         theme_dir: Path | None = None,
+        keys_file: Path | None = None,
         poll_s: float = POLL_S,
     ) -> None:
-        """`theme` names a theme file's theme; an unknown one falls back to the default and says
-        so. `theme_dir` replaces the user's directory of theme files."""
-        self._themes, self._notes = themes.load_themes(theme_dir)
+        """What concerns the looks is said at `TerminalApp`."""
         self.client = client
-        self.readonly = readonly
+        self.readonly = readonly or bool(client.readonly)
+        self.refusal = client.readonly or READONLY
+        """Why no order is sent, where none is."""
         self.clock = clock or SystemClock()
-        self.glyphs = glyph_set(glyphs_mode)
         self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self.frame: Frame | None = None
+        self.past = Past()
         self._poll_s = poll_s
         self._polled = 0
         self._wake = asyncio.Event()
         self._arrived = self.clock.monotonic()
-        super().__init__(ansi_color=None)
-        for name in list(self.available_themes):
-            self.unregister_theme(name)
-        for item in self._themes.values():
-            self.register_theme(item)
-        if theme not in self._themes:
-            known = ", ".join(self._themes)
-            self._notes.append(f"There is no theme {theme!r}; themes: {known}.")
-            theme = themes.DEFAULT_THEME
-        self.palette: Palette = palette(self._themes[theme])
-        self.theme = theme
-        self._terminal = TerminalWatch(self.exit)
-        self.set_class(glyphs_mode == "ascii", "-ascii")
-
-    @property
-    def theme_names(self) -> list[str]:
-        return list(self._themes)
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Our own colour names, so that style sheets can be read before a theme is chosen."""
-        return {
-            key: value
-            for key, value in self._themes[themes.DEFAULT_THEME].variables.items()
-            if key.startswith("eagle-")
-        }
-
-    def set_theme(self, name: str) -> None:
-        """Change the theme now."""
-        self.palette = palette(self._themes[name])
-        self.theme = name
+        super().__init__(
+            theme=theme,
+            glyphs_mode=glyphs_mode,
+            color=color,
+            theme_dir=theme_dir,
+            keys_file=keys_file,
+        )
 
     def get_default_screen(self) -> Screen[None]:
         return OverviewScreen()
@@ -159,12 +144,10 @@ class EagleApp(App[None], inherit_bindings=False):
             self.push_screen(name)
 
     def on_mount(self) -> None:
-        self._terminal.start()
-        for note in self._notes:
-            self.notify(note, severity="warning", markup=False)
+        self.watch_terminal()
 
     def on_unmount(self) -> None:
-        self._terminal.stop()
+        self.terminal.stop()
 
     def start(self) -> None:
         """Begin to poll; the main screen calls this when its panels are there."""
@@ -174,6 +157,9 @@ class EagleApp(App[None], inherit_bindings=False):
     def act(self, action_id: str) -> None:
         """Do an action of the registry, from wherever it was chosen."""
         self.scope.action_act(action_id)
+
+    def act_in_mode(self, action_id: str) -> None:
+        """Do an action that acts in a mode alone; a live run has none."""
 
     def action_leave(self) -> None:
         """Leave the screen; the run goes on."""
@@ -189,7 +175,7 @@ class EagleApp(App[None], inherit_bindings=False):
     async def send(self, verb: str, args: dict[str, Any]) -> CommandStatus:
         """Give an order. Raises ClientError; a read-only screen sends none."""
         if self.readonly:
-            raise ClientError("This screen is read-only: it sends no commands.")
+            raise ClientError(self.refusal)
         answer = await self.client.command(verb, args)
         self.poll_soon()
         return answer
@@ -201,7 +187,10 @@ class EagleApp(App[None], inherit_bindings=False):
                 status = await self.client.status()
                 if self._polled % EVENTS_EVERY == 0:
                     after = self.events[-1].id if self.events else 0
-                    self.events.extend(await self.client.events(after, EVENTS_KEPT))
+                    news = await self.client.events(after, EVENTS_KEPT)
+                    self.events.extend(news)
+                    if news:
+                        self.past.want_marks()
         except ClientError as error:
             self.post_message(self.Snapshot(None, str(error)))
         except TimeoutError:
@@ -215,6 +204,9 @@ class EagleApp(App[None], inherit_bindings=False):
         now = self.clock.monotonic()
         if message.status is not None:
             self._arrived = now
+            if self.frame is not None and self.frame.stale:
+                self.past.start_over()
+            self.past.live(message.status)
             self.frame = Frame(message.status, self.clock.wall())
         elif self.frame is None:
             self.scope.no_answer(message.problem)
@@ -254,7 +246,7 @@ class EagleApp(App[None], inherit_bindings=False):
                 continue
 
     def _tick(self) -> None:
-        self._terminal.check()
+        self.terminal.check()
         screen = self.shown
         if screen is not None and screen.is_mounted:
             screen.tick()

@@ -12,7 +12,6 @@ _LEFT_DOTS = (0x00, 0x40, 0x44, 0x46, 0x47)
 """Braille bits of the left column with 0..4 dots filled from below; the right column's follow."""
 _RIGHT_DOTS = (0x00, 0x80, 0xA0, 0xB0, 0xB8)
 _NICE = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
-_STEPS_S = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200)
 
 
 def nice_top(highest: float) -> float:
@@ -29,12 +28,6 @@ def nice_top(highest: float) -> float:
 def columns_per_cell(mode: GlyphMode) -> int:
     """How many values one character cell shows side by side."""
     return 2 if mode == "braille" else 1
-
-
-def bucket_step(window_s: float, columns: int) -> float:
-    """Seconds per column so that `columns` of them cover at least `window_s`: a round number."""
-    exact = window_s / max(columns, 1)
-    return next((float(step) for step in _STEPS_S if step >= exact), math.ceil(exact / 3600) * 3600)
 
 
 def area(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -12,8 +11,6 @@ DIM_AGE_S = 3.0
 """Figures older than three polls are drawn dim."""
 LABEL_AGE_S = 10.0
 """Figures older than ten polls carry their age."""
-KEEP_S = 4 * 3600.0
-"""How much of a series the screen keeps; the supervisor has the rest."""
 
 
 @dataclass(frozen=True)
@@ -31,58 +28,6 @@ class Frame:
     @property
     def stale(self) -> bool:
         return bool(self.problem)
-
-
-class Series:
-    """One metric over time, oldest first, bounded by `KEEP_S`."""
-
-    def __init__(self) -> None:
-        self._points: list[tuple[float, float]] = []
-
-    def __len__(self) -> int:
-        return len(self._points)
-
-    def span(self, now: float) -> float:
-        """Seconds from the first point until `now`; 0 when there is none."""
-        return max(now - self._points[0][0], 0.0) if self._points else 0.0
-
-    def extend(self, points: Iterable[tuple[float, float]]) -> None:
-        """Add points (Unix time, value) from the supervisor's history, in any order."""
-        known = {t for t, _ in self._points}
-        for t, value in points:
-            if t not in known:
-                insort(self._points, (t, value))
-        self._forget()
-
-    def add(self, t: float, value: float) -> None:
-        """Add the newest point. A time not after the last one (a clock set back) is left out."""
-        if not self._points or t > self._points[-1][0]:
-            self._points.append((t, value))
-            self._forget()
-
-    def buckets(self, end: float, step_s: float, columns: int) -> list[float | None]:
-        """Means of `columns` buckets, the last complete one before `end` last.
-
-        Buckets are aligned to the wall clock, so that columns shift by whole ones and never jitter.
-        A bucket without a point is None.
-        """
-        last = end // step_s
-        first = last - columns
-        sums = [0.0] * columns
-        counts = [0] * columns
-        start = bisect_left(self._points, (first * step_s, float("-inf")))
-        for t, value in self._points[start:]:
-            index = int(t // step_s - first)
-            if index >= columns:
-                break
-            sums[index] += value
-            counts[index] += 1
-        return [total / n if n else None for total, n in zip(sums, counts, strict=True)]
-
-    def _forget(self) -> None:
-        if self._points and self._points[0][0] < self._points[-1][0] - 1.1 * KEEP_S:
-            cut = bisect_left(self._points, (self._points[-1][0] - KEEP_S, float("-inf")))
-            del self._points[:cut]
 
 
 @dataclass(frozen=True)

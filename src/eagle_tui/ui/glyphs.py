@@ -44,6 +44,8 @@ class Glyphs:
     folded: str
     unfolded: str
     rule: str
+    mark: str
+    """A moment marked on a chart."""
 
     def state(self, name: str) -> str:
         """The glyph of a phase, dataset, server, command or alert state."""
@@ -53,6 +55,6 @@ class Glyphs:
 def glyph_set(mode: GlyphMode, colors: bool = True) -> Glyphs:
     """The glyph set of a mode. Without colours, a bar's track must differ from the bar by shape."""
     if mode == "ascii":
-        return Glyphs(mode, "=", "", "-", ">", ">", "~", "+", "-", "-")
+        return Glyphs(mode, "=", "", "-", ">", ">", "~", "+", "-", "-", ":")
     track = "━" if colors else "·"
-    return Glyphs(mode, "━", "╸", track, "→", "▸", "…", "▸", "▾", "─")
+    return Glyphs(mode, "━", "╸", track, "→", "▸", "…", "▸", "▾", "─", "┊")

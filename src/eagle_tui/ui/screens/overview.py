@@ -10,22 +10,17 @@ from textual.binding import BindingType
 from textual.containers import Container
 
 from eagle_tui.client_api import ClientError
-from eagle_tui.ui.frame import KEEP_S, Frame
+from eagle_tui.ui.frame import Frame
 from eagle_tui.ui.journal import entries
 from eagle_tui.ui.layout import Plan, plan
-from eagle_tui.ui.screens.base import RunScreen, keys_of
+from eagle_tui.ui.screens.base import keys_of
+from eagle_tui.ui.screens.charted import ChartedScreen
 from eagle_tui.ui.widgets.datasets import DatasetTable
 from eagle_tui.ui.widgets.events import EventLines
 from eagle_tui.ui.widgets.gpus import GpuPanel
 from eagle_tui.ui.widgets.phases import PhaseStrip
 from eagle_tui.ui.widgets.samples import SamplePane
-from eagle_tui.ui.widgets.throughput import (
-    COARSE_STEP_S,
-    FINE_S,
-    FINE_STEP_S,
-    ThroughputPanel,
-    server_rows,
-)
+from eagle_tui.ui.widgets.throughput import ThroughputPanel, server_rows
 
 SAMPLES_EVERY_S = 10.0
 SAMPLES_FETCHED = 20
@@ -33,7 +28,7 @@ FAR = 1_000_000
 """Rows beyond the end of anything."""
 
 
-class OverviewScreen(RunScreen):
+class OverviewScreen(ChartedScreen):
     """Header, phases, alert, GPUs, throughput, datasets, sample, events, footer."""
 
     NAME = "overview"
@@ -43,7 +38,6 @@ class OverviewScreen(RunScreen):
     def __init__(self) -> None:
         super().__init__()
         self._plan: Plan | None = None
-        self._history_wanted = True
         self.phases = PhaseStrip(id="phases")
         self.gpus, self.throughput = GpuPanel(id="gpus"), ThroughputPanel(id="throughput")
         self.datasets = DatasetTable(id="datasets")
@@ -73,7 +67,6 @@ class OverviewScreen(RunScreen):
 
     def show_frame(self, frame: Frame) -> None:
         self._arrange(frame)
-        self._history_wanted = self._history_wanted or frame.stale
         super().show_frame(frame)
 
     def show(self, frame: Frame) -> None:
@@ -82,26 +75,14 @@ class OverviewScreen(RunScreen):
         self.throughput.show(frame)
         self.datasets.show(frame)
         self.journal.show(entries(self.eagle.events, frame.status.commands))
-        if self._history_wanted:
-            self._history_wanted = False
-            self.run_worker(self._load_history(), group="history", exclusive=True)
 
     # What is asked for
 
-    async def _load_history(self) -> None:
-        """The chart's past: fine for the last minutes, coarse before them."""
-        now, client = self.eagle.clock.wall(), self.eagle.client
-        try:
-            fine = await client.history("tok_s", now - FINE_S, FINE_STEP_S)
-            coarse = await client.history("tok_s", now - KEEP_S, COARSE_STEP_S)
-        except ClientError:
-            return  # the poll says so, too, and makes us ask again when it is answered
-        first = fine.points[0].t if fine.points else now
-        series = self.throughput.series
-        series.extend((point.t, point.mean) for point in coarse.points if point.t < first)
-        series.extend((point.t, point.mean) for point in fine.points)
-        if self.eagle.frame is not None:
-            self.throughput.show(self.eagle.frame)
+    def metrics(self) -> list[str]:
+        return [self.throughput.chart.metric]
+
+    def redraw_charts(self) -> None:
+        self.throughput.chart.redraw()
 
     async def load(self) -> None:
         pane = self.samples
@@ -126,13 +107,10 @@ class OverviewScreen(RunScreen):
         self.datasets.move(by)
 
     def page(self, by: int) -> None:
-        self._scroll(by * max(self.samples.size.height - 2, 1))
+        self.samples.scroll_rows(by * max(self.samples.size.height - 2, 1))
 
     def jump(self, to_end: bool) -> None:
-        self._scroll(FAR if to_end else -FAR)
-
-    def _scroll(self, rows: int) -> None:
-        self.samples.scroll_rows(rows)
+        self.samples.scroll_rows(FAR if to_end else -FAR)
 
     def do_next_sample(self) -> None:
         if not self.samples.step(1):

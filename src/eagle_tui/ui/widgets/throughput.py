@@ -10,16 +10,10 @@ from textual.containers import Horizontal, Vertical
 from eagle_tui import fmt
 from eagle_tui.protocol import PhaseStatus, ServerStatus
 from eagle_tui.ui.canvas import Canvas, Line, Pen
-from eagle_tui.ui.chart import area, bucket_step, columns_per_cell, nice_top
-from eagle_tui.ui.frame import LABEL_AGE_S, Frame, Series
+from eagle_tui.ui.frame import LABEL_AGE_S, Frame
+from eagle_tui.ui.widgets.timechart import TimeChart
 
-WINDOW_S = 1800.0
-"""What the chart covers at least, once there is so much."""
-FINE_S = 840.0
-"""How far back there is surely a point per second (kept for 900 s); before that, one per ten."""
-FINE_STEP_S, COARSE_STEP_S = 1.0, 10.0
 KV_TIGHT, KV_FULL = 0.90, 0.97
-_AXIS = 7
 CHARTED = {"train": "loss", "extract": "tok_s", "bench": "tok_s"}
 """What the chart shows of a phase."""
 SHARES = frozenset({"data_wait", "write_wait", "mfu"})
@@ -108,45 +102,6 @@ class ServerLines(Canvas):
             yield pen.segments
 
 
-class Chart(Canvas):
-    """Tokens per second over time, from zero, newest at the right."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.series = Series()
-
-    def draw(self, width: int, height: int) -> Iterable[Line]:
-        axis = _AXIS if width >= 40 else 0
-        cells = width - axis - 1
-        if cells <= 0:
-            return
-        rows = height - 1 if height >= 3 else height
-        mode = self.glyphs.mode
-        columns = cells * columns_per_cell(mode)
-        now = self.eagle.clock.wall()
-        step = self._step(now, columns)
-        values = self.series.buckets(now, step, columns)
-        known = [value for value in values if value is not None]
-        if not known:
-            yield Pen().add(" " * axis + " nothing measured yet", self.palette.muted).segments
-            return
-        top = nice_top(max(known))
-        for y, text in enumerate(area(values, cells, rows, top, mode)):
-            label = fmt.count(top) if y == 0 else "0" if y == rows - 1 and rows > 1 else ""
-            pen = Pen().cell(label, axis - 1, self.palette.muted, right=True) if axis else Pen()
-            yield pen.add(" ").add(text, self.palette.chart).segments
-        if rows < height:
-            left = f"-{fmt.age(step * columns)}"
-            middle = " " * max(cells - len(left) - 3, 1)
-            yield Pen().add(" " * axis + left + middle + "now", self.palette.muted).segments
-
-    def _step(self, now: float, columns: int) -> float:
-        """Seconds per column: what is there fills the width, up to the window."""
-        span = self.series.span(now)
-        step = bucket_step(min(max(span, 1.0), WINDOW_S), columns)
-        return max(step, COARSE_STEP_S) if span > FINE_S else step
-
-
 class ThroughputPanel(Vertical):
     """All servers together."""
 
@@ -154,28 +109,21 @@ class ThroughputPanel(Vertical):
     ThroughputPanel #figures, ThroughputPanel #phase-figures { height: 1; }
     ThroughputPanel Figure { height: 1fr; }
     ThroughputPanel.-tall #figures, ThroughputPanel.-tall #phase-figures { height: 2; }
-    ThroughputPanel Chart { height: 1fr; }
     """
 
     def __init__(self, *, id: str | None = None) -> None:
         self._values = {figure[0]: Figure(*figure) for figure in _FIGURES}
-        self._lines, self._chart = ServerLines(), Chart()
+        self._lines, self.chart = ServerLines(), TimeChart("tok_s")
         self._server_rows: int | None = None
         self._phase = PhaseFigures(id="phase-figures")
         self._phase.display = False
         self._figure_row = Horizontal(*self._values.values(), id="figures")
-        self._measured: dict[str, Series] = {}
-        self.series = self._chart.series
-        """Tokens per second of all servers."""
-        super().__init__(self._figure_row, self._phase, self._lines, self._chart, id=id)
+        super().__init__(self._figure_row, self._phase, self._lines, self.chart, id=id)
 
     def show(self, frame: Frame) -> None:
         servers = frame.status.servers
-        rate = total(server.tok_s for server in servers)
-        chart, lines = self._chart, self._lines
-        if rate is not None and not frame.stale:
-            self.series.add(frame.status.at, rate)
-        self._figures(servers, rate)
+        lines = self._lines
+        self._figures(servers, total(server.tok_s for server in servers))
         self._choose_subject(frame)
         rows = server_rows(servers)
         lines.servers = servers
@@ -184,29 +132,26 @@ class ThroughputPanel(Vertical):
             lines.display = rows > 0
             lines.styles.height = rows
         lines.redraw()
-        chart.redraw()
+        self.chart.redraw()
 
     def _choose_subject(self, frame: Frame) -> None:
         """The servers, or a phase that runs without one and measures itself."""
         phase = measured_phase(frame.status.phases)
-        title, series = "throughput, tokens/s", self.series
+        title, metric = "throughput, tokens/s", "tok_s"
         if phase is not None:
             charted = CHARTED.get(phase.name, "tok_s")
             title = f"{phase.name}, {charted.replace('_', ' ')}"
-            series = self._measured.setdefault(title, Series())
-            value = phase.figures.get(charted)
-            if value is not None and not frame.stale:
-                series.add(frame.status.at, value)
+            metric = f"{phase.name}.{charted}"
             self._phase.values = phase.figures
             self._phase.redraw()
         if self.border_title != title:
             self.border_title = title
-            self._chart.series = series
             self._phase.display = phase is not None
             self._figure_row.display = phase is None
+        self.chart.metric = metric
 
     def _figures(self, servers: Sequence[ServerStatus], rate: float | None) -> None:
-        look = self._chart.palette
+        look = self.chart.palette
         kv = peak(server.kv_usage for server in servers)
         accept = mean(server.accept_length for server in servers)
         retracted = total(server.retractions for server in servers)
