@@ -19,6 +19,7 @@ from eagle_tui.supervisor.figures import DatasetFigures
 from eagle_tui.supervisor.phases import PAUSABLE
 from eagle_tui.supervisor.tuning import order
 from eagle_tui.supervisor.tuning.order import RetuneOrder, ServerView
+from eagle_tui.supervisor.undo import Earlier, Overtaken, no_earlier, put_back, words
 from eagle_tui.supervisor.work import plan
 
 MAX_CONCURRENCY = 65_536
@@ -26,6 +27,9 @@ TOTAL = "total"
 """In place of a dataset's name: all datasets together."""
 RETRIED = ("failed", "over_context", "aborted", "no_answer", "loop", "truncated")
 """States whose prompts can be generated again."""
+
+
+LONGEST_ID, LONGEST_NOTE = 200, 500
 
 
 class Refusal(ValueError):
@@ -45,6 +49,9 @@ class View:
     tok_s: float | None = None
     servers: Callable[[], Sequence[ServerView]] = tuple
     """The servers; asked for only by who needs them, since it may begin to look things up."""
+    earlier: Callable[[str], Earlier] = no_earlier
+    """An accepted command by the beginning of its id, or for `` the newest that can be taken back.
+    LookupError, with a sentence, when there is none."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,8 @@ class Change:
     """Phases whose failure is forgotten."""
     retunes: tuple[RetuneOrder, ...] = ()
     """Servers whose settings change."""
+    flag: dict[str, Any] | None = None
+    """A response to be marked, or with `remove` no more."""
     down: bool = False
     drops_work: bool = False
 
@@ -356,6 +365,39 @@ def _retune(view: View, args: dict[str, Any]) -> Change:
     return Change(_next(view), order.sentence(found, servers, _in_flight(view)), retunes=found)
 
 
+def _undo(view: View, args: dict[str, Any]) -> Change:
+    try:
+        earlier = view.earlier(str(args.get("command") or ""))
+        desired = put_back(view.desired, earlier.edits)
+    except (LookupError, Overtaken) as error:
+        raise Refusal(str(error)) from error
+    if any(edit.path == ("pause",) for edit in earlier.edits) and (
+        desired.pause != "no" and view.phases["generate"].state == "done"
+    ):
+        raise Refusal("generate is done: there is nothing to pause")
+    desired = desired.model_copy(update={"seq": view.desired.seq + 1})
+    sentence = f"{earlier.words}: {words(earlier.edits, view.config)}"
+    if any(edit.path[-1] == "skip" or "cap_" in edit.path[-1] for edit in earlier.edits):
+        return _reopened(view, desired, sentence)
+    return Change(desired, sentence)
+
+
+def _flag(view: View, args: dict[str, Any]) -> Change:
+    names = [d.name for d in view.config.dataset]
+    name, id = args.get("dataset"), args.get("id")
+    if name not in names:
+        raise _near(str(name), names, "dataset")
+    if not isinstance(id, str) or not id or len(id) > LONGEST_ID:
+        raise Refusal("name the response by its id")
+    note = args.get("note") or ""
+    if not isinstance(note, str) or len(note) > LONGEST_NOTE:
+        raise Refusal(f"note: expected a text of at most {LONGEST_NOTE} characters")
+    remove = bool(args.get("undo"))
+    flag = {"dataset": name, "id": id, "note": note, "remove": remove}
+    done = "no longer flagged" if remove else "flagged"
+    return Change(view.desired, f"{name} {id[:12]} is {done}", flag=flag)
+
+
 def _down(view: View, args: dict[str, Any]) -> Change:
     n = _in_flight(view)
     held = f"; {n} requests in flight are held and continued after `up`" if n else ""
@@ -378,6 +420,8 @@ VERBS: dict[str, Callable[[View, dict[str, Any]], Change]] = {
     "retry": _retry,
     "rerun": _rerun,
     "retune": _retune,
+    "undo": _undo,
+    "flag": _flag,
     "down": _down,
     "up": _up,
 }

@@ -6,13 +6,15 @@ from typing import Any
 
 from eagle_tui.config import ConfigError, load_config
 from eagle_tui.protocol import CommandRequest, CommandStatus, PhaseStatus, Preview
-from eagle_tui.supervisor import commands
+from eagle_tui.rundir import flags
+from eagle_tui.supervisor import commands, undo
 from eagle_tui.supervisor.board import Board
 from eagle_tui.supervisor.launches import Retune
 from eagle_tui.supervisor.moments import MARKED, order_text
 from eagle_tui.supervisor.store import StoredCommand
+from eagle_tui.supervisor.undo import Earlier
 
-AT_ONCE = frozenset({"rerun", "up"})
+AT_ONCE = frozenset({"rerun", "up", "flag"})
 """Verbs whose effect is there when they are accepted."""
 
 
@@ -64,6 +66,8 @@ class Orders:
             if todo["intent"] == "up":
                 for server in board.servers:
                     server.forgive()
+            if todo.get("flag") is not None:
+                self._flag(**todo["flag"])
         board.store.put("todo", [])
 
     def see_effects(self) -> None:
@@ -91,7 +95,46 @@ class Orders:
             paused_by_itself=paused and board.desired.pause == "no",
             tok_s=board.server_tok_s(),
             servers=board.retunes.views,
+            earlier=self._earlier,
         )
+
+    def _earlier(self, id: str) -> Earlier:
+        """See `commands.View`."""
+        if id:
+            found = self._b.store.commands_like(id)
+            if not found:
+                raise LookupError(f"no command has the id {id[:60]!r}")
+            if len(found) > 1:
+                raise LookupError(f"more than one command's id begins with {id[:60]!r}")
+            if not found[0].edits:
+                raise LookupError(f"{found[0].status.verb} cannot be taken back")
+        else:
+            found = [
+                command
+                for command in self._b.store.undoable()
+                if command.status.verb != "undo" and self._still_holds(command)
+            ][:1]
+            if not found:
+                raise LookupError("there is no command that can be taken back")
+        status = found[0].status
+        return Earlier(status.id, order_text(status.verb, status.args), found[0].edits)
+
+    def _still_holds(self, command: StoredCommand) -> bool:
+        try:
+            undo.put_back(self._b.desired, command.edits)
+        except undo.Overtaken:
+            return False
+        return True
+
+    def _flag(self, dataset: str, id: str, note: str, remove: bool, at: float) -> None:
+        run = self._b.run
+        try:
+            if remove:
+                flags.remove(run, dataset, id)
+            else:
+                flags.put(run, flags.Flag(dataset=dataset, id=id, at=at, note=note))
+        except ValueError as error:
+            self._b.say("error", "supervisor", f"the flag could not be kept: {error}")
 
     def _carry_out(self, status: CommandStatus) -> None:
         board, wall = self._b, self._b.clock.wall()
@@ -104,9 +147,17 @@ class Orders:
             board.say("warning", "operator", f"{status.verb} refused: {refusal}")
             return
         intent = "down" if change.down else "up" if status.verb == "up" else None
-        todo = {"again": change.again, "forgive": change.forgive, "intent": intent}
+        todo: dict[str, Any] = {
+            "again": change.again,
+            "forgive": change.forgive,
+            "intent": intent,
+            "flag": {**change.flag, "at": wall} if change.flag is not None else None,
+        }
+        changed = undo.edits(board.desired, change.desired)
+        changed = changed if status.verb in undo.REVERSIBLE else ()
 
         def also() -> None:
+            board.store.note(status.id, change.sentence, changed, undo.words(changed, board.config))
             for order in change.retunes:
                 board.store.servers.add_retune(status.id, order, wall)
 
@@ -147,7 +198,8 @@ class Orders:
         if status.verb == "retune":
             self._see_retune(command)
             return
-        if status.verb == "pause":
+        pauses = any(e.path == ("pause",) and e.after != "no" for e in command.edits)
+        if pauses or status.verb == "pause":
             effective = seen and (flow is None or flow.mode == "paused")
             if not effective and board.desired.pause == "no":
                 effective, reason = True, "overtaken by resume"

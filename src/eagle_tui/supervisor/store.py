@@ -191,6 +191,21 @@ class Store(Past, Journal):
         sql = f"SELECT * FROM commands WHERE state IN ({marks}) ORDER BY at, rowid"
         return [_command(row) for row in self._db.execute(sql, states)]
 
+    def commands_like(self, beginning: str) -> list[StoredCommand]:
+        """Commands whose id is, or begins with, `beginning`; at most two."""
+        sql = "SELECT * FROM commands WHERE substr(id, 1, ?) = ? ORDER BY id = ? DESC LIMIT 2"
+        rows = self._db.execute(sql, (len(beginning), beginning, beginning)).fetchall()
+        found = [_command(row) for row in rows]
+        return found[:1] if found and found[0].status.id == beginning else found
+
+    def undoable(self, limit: int = 50) -> list[StoredCommand]:
+        """The newest accepted commands that changed what can be put back, the newest first."""
+        sql = (
+            "SELECT * FROM commands WHERE undo IS NOT NULL AND state != 'refused' "
+            "ORDER BY rowid DESC LIMIT ?"
+        )
+        return [_command(row) for row in self._db.execute(sql, (limit,))]
+
     def recent_commands(self, limit: int) -> list[CommandStatus]:
         """The newest commands, the newest last."""
         sql = "SELECT * FROM commands ORDER BY at DESC, rowid DESC LIMIT ?"

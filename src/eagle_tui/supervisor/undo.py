@@ -43,6 +43,11 @@ class Earlier:
     edits: tuple[Edit, ...]
 
 
+def no_earlier(_id: str) -> Earlier:
+    """Where no commands are kept."""
+    raise LookupError("there is no command that can be taken back")
+
+
 def edits(before: Desired, after: Desired) -> tuple[Edit, ...]:
     """What differs between two desired states, of what can be put back."""
     found = [

@@ -246,5 +246,5 @@ class ActionDialog(ModalScreen[None]):
 
     def _keys(self) -> str:
         move = "Tab next field   " if len(self._fields) > 1 else ""
-        typed = any(field.param.type == "datasets" for field in self._fields)
+        typed = any(field.param.type in ("datasets", "text") for field in self._fields)
         return f"{move}Enter{'' if typed else ' or y'} do it   Esc{'' if typed else ' or q'} leave"

@@ -135,7 +135,7 @@ class TextField(Horizontal):
     def __init__(self, param: Param, value: str = "", hint: str = "") -> None:
         super().__init__(classes="field")
         self.param = param
-        self._text = TextInput(param.type == "datasets", value, hint or param.help)
+        self._text = TextInput(param.type in ("datasets", "text"), value, hint or param.help)
 
     def compose(self) -> ComposeResult:
         yield FieldLabel(self.param.name)
@@ -147,13 +147,15 @@ class TextField(Horizontal):
     def on_descendant_blur(self) -> None:
         self.query_one(FieldLabel).lit(False)
 
-    def value(self) -> int | list[str] | None:
+    def value(self) -> int | str | list[str] | None:
         """What was typed, as its parameter's type; None for nothing. Raises FieldError."""
         text = self._text.value.strip()
         if not text:
             if self.param.required:
                 raise FieldError(f"Give {self.param.name}: {self.param.help}")
             return None
+        if self.param.type == "text":
+            return text
         if self.param.type == "datasets":
             return [name for name in text.replace(",", " ").split() if name]
         try:
