@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from array import array
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import Any
 import aiohttp
 
 from eagle_tui.rundir.desired import Endpoint
+from eagle_tui.sglang import parse_loads, parse_metrics
 
 from .adaptive import Load
 from .answers import Outcome, Trouble, error_message, read_outcome
@@ -171,62 +171,28 @@ async def _read_stream(
 
 def load_of(body: Any) -> Load:
     """A /v1/loads answer, over all ranks; empty when it is none."""
-    loads = body.get("loads") if isinstance(body, dict) else None
-    if not isinstance(loads, list) or not all(isinstance(rank, dict) for rank in loads):
+    try:
+        loads = parse_loads(body)
+    except ValueError:
         return Load()
-    work = 0.0
-    for rank in loads:
-        moments = rank.get("decode_moments")
-        if isinstance(moments, list) and moments:
-            work += _finite(moments[-1])
-        work += _finite(rank.get("total_prefill_uncached_tokens"))
-
-    def total(name: str) -> float | None:
-        return sum(_finite(r[name]) for r in loads) if all(name in r for r in loads) else None
-
-    used, size = total("num_used_tokens"), total("max_total_num_tokens")
-    running, waiting = total("num_running_reqs"), total("num_waiting_reqs")
     return Load(
-        work=work,
-        kv_usage=used / size if used is not None and size else None,
-        running=None if running is None else int(running),
-        waiting=None if waiting is None else int(waiting),
+        work=(loads.generated or 0.0) + (loads.prefilled or 0.0),
+        kv_usage=loads.kv_usage,
+        running=loads.running,
+        waiting=loads.queued,
     )
 
 
 def metrics_load(text: str) -> Load:
     """The same from Prometheus text, and the retractions; None where it does not hold a figure."""
-    found: dict[str, float] = {}
-    for line in text.split("\n"):
-        name, bracket, rest = line.partition("{")
-        if bracket and name in _METRICS:
-            found[name] = found.get(name, 0.0) + _finite(rest.rpartition(" ")[2])
-    used, size = (found.get(f"sglang:{n}") for n in ("num_used_tokens", "max_total_num_tokens"))
-    running, waiting = (found.get(f"sglang:{n}") for n in ("num_running_reqs", "num_queue_reqs"))
+    metrics = parse_metrics(text)
     return Load(
-        work=found.get("sglang:realtime_tokens_total"),
-        kv_usage=used / size if used is not None and size else None,
-        running=None if running is None else int(running),
-        waiting=None if waiting is None else int(waiting),
-        retractions=found.get("sglang:num_retracted_requests_total"),
+        work=metrics.work,
+        kv_usage=metrics.kv_usage,
+        running=metrics.running,
+        waiting=metrics.queued,
+        retractions=metrics.retractions,
     )
-
-
-_METRICS = frozenset(
-    f"sglang:{name}"
-    for name in (
-        *("realtime_tokens_total", "num_used_tokens", "max_total_num_tokens"),
-        *("num_running_reqs", "num_queue_reqs", "num_retracted_requests_total"),
-    )
-)
-
-
-def _finite(value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return 0.0
-    return number if math.isfinite(number) else 0.0
 
 
 def _key(variable: str | None) -> str | None:

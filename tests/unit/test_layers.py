@@ -61,6 +61,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "eta": {"lengths"},
     "lengths": set(),
+    "sglang": set(),
     "rundir": {"config", "clock", "text"},
     "config": set(),
     "actions": set(),
@@ -73,7 +74,15 @@ LAYERS: dict[str, set[str]] = {
     "__init__": set(),
 }
 PIPELINE_MAY = {
-    *("rundir", "config", "clock", "text", "lengths", "proc", "protocol", "sglang", "__init__"),
+    "rundir",
+    "config",
+    "clock",
+    "text",
+    "lengths",
+    "proc",
+    "protocol",
+    "sglang",
+    "__init__",
 }
 HEAVY = {"torch", "transformers", "datasets", "safetensors", "numpy", "aiohttp"}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import httpx
 import pytest
 
 from eagle_tui.clock import ManualClock, SystemClock
+from eagle_tui.sglang import parse_loads, parse_metrics
 from eagle_tui.telemetry import gpu, nvml_sampler
 from eagle_tui.telemetry.host import HostSampler
-from eagle_tui.telemetry.sglang import ServerPoller, parse_loads, parse_metrics
+from eagle_tui.telemetry.server_log import ServerLog
+from eagle_tui.telemetry.sglang import ServerPoller
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "telemetry"
 VERSIONS = ("0.5.17", "0.5.23")
@@ -136,6 +139,111 @@ async def test_without_metrics_it_works_on_from_loads(code: int, said: str) -> N
     assert p.last.tok_s == 20.0
     assert said in p.last.note
     assert fake.asked.count("/metrics") == 1
+
+
+async def test_metrics_that_come_back_are_asked_again_and_counters_are_not_mixed() -> None:
+    """The counter of /metrics and that of /v1/loads differ: no rate across the two."""
+    fake, clock = Fake(), ManualClock()
+    p = poller(fake, clock)
+    fake.metrics = (404, "")
+    fake.loads = {"decode_moments": [1, 1, 1, 1, 1, 5000.0]}
+    assert await p.poll() == "" and p.last is not None and "off" in p.last.note
+    clock.advance(61.0)
+    fake.metrics = (200, 'sglang:realtime_tokens_total{mode="decode"} 9000\n')
+    assert await p.poll() == ""
+    assert (p.last.tok_s, p.last.note) == (None, "")
+    clock.advance(1.0)
+    fake.metrics = (200, 'sglang:realtime_tokens_total{mode="decode"} 9100\n')
+    assert await p.poll() == ""
+    assert p.last.tok_s == 100.0
+
+
+async def test_a_failure_of_metrics_alone_leaves_the_loads() -> None:
+    fake, clock = Fake(), ManualClock()
+    fake.loads = {"num_running_reqs": 3, "decode_moments": [1, 1, 1, 1, 1, 7.0]}
+
+    def half(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/metrics":
+            raise httpx.ReadTimeout("late")
+        return fake(request)
+
+    p = poller(half, clock)
+    assert await p.poll() == ""
+    assert p.last is not None and p.last.running == 3
+
+
+async def test_gauges_of_a_scheduler_that_stands_still_are_not_shown() -> None:
+    """Paused in place or stuck, /v1/loads goes on telling the last snapshot."""
+    fake, clock = Fake(), ManualClock()
+    counter = 'sglang:realtime_tokens_total{mode="decode"} 70\n'
+    fake.metrics = (200, counter)
+    fake.loads = {
+        **{"timestamp": 17.0, "num_running_reqs": 3, "num_waiting_reqs": 0},
+        **{"num_used_tokens": 50, "max_total_num_tokens": 100},
+    }
+    p = poller(fake, clock)
+    for _ in range(3):
+        assert await p.poll() == ""
+        clock.advance(7.0)
+    assert p.last is not None and p.last.running == 3 and p.last.kv_usage == 0.5
+    clock.advance(1.0)
+    assert await p.poll() == ""
+    assert [p.last.running, p.last.queued, p.last.kv_usage] == [None, None, None]
+    assert p.last.tok_s == 0.0 and "nothing new for 22 s" in p.last.note
+    fake.loads = {**fake.loads, "timestamp": 39.0}
+    assert await p.poll() == ""
+    assert p.last.running == 3 and p.last.note == ""
+    fake.loads = {**fake.loads, "num_running_reqs": 0}
+    for _ in range(5):
+        clock.advance(60.0)
+        assert await p.poll() == ""
+    assert p.last.running == 0, "an idle scheduler may sleep"
+
+
+async def test_what_http_does_not_tell_comes_from_the_log(tmp_path: Path) -> None:
+    """An old version without /v1/loads, its metrics off."""
+    clock = ManualClock()
+    path = tmp_path / "log"
+    path.write_text("its first line\n")
+    log = ServerLog(path, clock)
+    log.poll()
+    client = httpx.AsyncClient(transport=httpx.MockTransport(lambda r: httpx.Response(404)))
+    p = ServerPoller(client, "http://s", None, clock, log)
+    assert "no /v1/loads" in await p.poll()
+    with path.open("a") as file:
+        file.write(
+            "[2026-11-30 09:44:02] Decode batch, #running-req: 3, #token: 164, token usage: 0.82, "
+            "cpu graph: False, gen throughput (token/s): 3.74, #queue-req: 2\n"
+        )
+    log.poll()
+    assert await p.poll() == ""
+    assert p.last is not None
+    assert (p.last.tok_s, p.last.running, p.last.queued, p.last.kv_usage) == (3.74, 3, 2, 0.82)
+    assert "tok/s, running, queued, KV use from its log" in p.last.note
+    clock.advance(11.0)
+    assert "no /v1/loads" in await p.poll(), "old lines are no figures"
+
+
+async def test_loads_of_a_version_that_does_not_count_are_filled_from_the_log(
+    tmp_path: Path,
+) -> None:
+    clock = ManualClock()
+    path = tmp_path / "log"
+    path.write_text(
+        "[2026-11-30 09:44:02] Decode batch, #running-req: 3, #token: 164, token usage: 0.82, "
+        "gen throughput (token/s): 3.74, #queue-req: 2\n"
+    )
+    clock.set_wall(datetime(2026, 11, 30, 9, 44, 3).timestamp())
+    log = ServerLog(path, clock)
+    log.poll()
+    fake = Fake()
+    fake.metrics = (404, "")
+    fake.loads = {"num_running_reqs": 4, "num_waiting_reqs": 0}
+    client = httpx.AsyncClient(transport=httpx.MockTransport(fake))
+    p = ServerPoller(client, "http://s", None, clock, log)
+    assert await p.poll() == ""
+    assert p.last is not None
+    assert (p.last.tok_s, p.last.running, p.last.kv_usage) == (3.74, 4, 0.82)
 
 
 async def test_failures_are_words() -> None:

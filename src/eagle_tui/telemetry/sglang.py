@@ -1,142 +1,29 @@
-"""What an SGLang server (or our engine) says about itself: parsing and polling.
+"""Polling a server for its figures.
 
 Rates come from counter deltas over monotonic time, never from the server's own throughput gauge,
-which stays at its last value when work stops. Data-parallel ranks are summed; tensor-parallel
-copies of one series are not.
+which stays at its last value when work stops. What the server does not tell over HTTP is taken from
+its log, when it is ours.
 """
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import httpx
 
 from eagle_tui.clock import Clock
+from eagle_tui.sglang import Loads, Metrics, parse_loads, parse_metrics
+from eagle_tui.telemetry.server_log import LogLoad, ServerLog
 
 POLL_TIMEOUT_S = 3.0
-SAMPLE = re.compile(r"^(?:sglang:|sglang_)(\w+)(?:\{([^}]*)\})? (\S+)")
-LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-
-WANTED = frozenset(
-    {
-        "realtime_tokens_total",
-        "num_running_reqs",
-        "num_queue_reqs",
-        "num_used_tokens",
-        "max_total_num_tokens",
-        "num_retracted_requests_total",
-        "spec_accept_length",
-    }
-)
-
-
-@dataclass(frozen=True)
-class Loads:
-    """`/v1/loads`, summed over data-parallel ranks."""
-
-    running: int
-    queued: int
-    kv_used: int
-    kv_total: int
-    generated: float | None
-    """Tokens of decode steps since the server started; None before the first."""
-    accept_length: float | None
-    at: float | None
-    """Unix time of the oldest rank's snapshot: it stands still when the scheduler does."""
-
-
-@dataclass(frozen=True)
-class Metrics:
-    """`/metrics`, the series that we use; None where a server does not report one."""
-
-    decode_tokens: float | None
-    prefill_tokens: float | None
-    cached_tokens: float | None
-    running: int | None
-    queued: int | None
-    kv_used: int | None
-    kv_total: int | None
-    retractions: int | None
-    accept_length: float | None
-
-
-def _number(value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return 0.0
-    return number if math.isfinite(number) else 0.0
-
-
-def parse_loads(body: Any) -> Loads:
-    """`/v1/loads`. ValueError when it is something else."""
-    ranks = body.get("loads") if isinstance(body, dict) else None
-    if not isinstance(ranks, list) or not all(isinstance(r, dict) for r in ranks):
-        raise ValueError("/v1/loads: no list `loads` in the answer")
-    moments = [r["decode_moments"] for r in ranks if r.get("decode_moments")]
-    accepts = [
-        _number(r["speculative"].get("accept_length")) for r in ranks if r.get("speculative")
-    ]
-    times = [_number(r["timestamp"]) for r in ranks if r.get("timestamp")]
-
-    def total(key: str) -> int:
-        return int(sum(_number(r.get(key)) for r in ranks))
-
-    return Loads(
-        running=total("num_running_reqs"),
-        queued=total("num_waiting_reqs"),
-        kv_used=total("num_used_tokens"),
-        kv_total=total("max_total_num_tokens"),
-        generated=sum(_number(m[5]) for m in moments if len(m) > 5) if moments else None,
-        accept_length=sum(accepts) / len(accepts) if any(accepts) else None,
-        at=min(times) if times else None,
-    )
-
-
-def samples(text: str) -> Iterable[tuple[str, dict[str, str], float]]:
-    """Name (without prefix), labels and value of the series that we use."""
-    for line in text.split("\n"):
-        if not line.startswith("sglang"):
-            continue
-        match = SAMPLE.match(line)
-        if match and match[1] in WANTED:
-            yield match[1], dict(LABEL.findall(match[2] or "")), _number(match[3])
-
-
-def parse_metrics(text: str) -> Metrics:
-    """The Prometheus text of `/metrics`; NaN and infinities count as 0."""
-    by_rank: dict[tuple[str, str], dict[str, float]] = {}
-    for name, labels, value in samples(text):
-        series = f"{name}/{labels['mode']}" if "mode" in labels else name
-        ranks = by_rank.setdefault((series, labels.get("pid", "")), {})
-        rank = labels.get("dp_rank", "0")
-        ranks[rank] = max(ranks.get(rank, 0.0), value)
-    sums: dict[str, float] = {}
-    counts: dict[str, int] = {}
-    for (series, _), ranks in by_rank.items():
-        sums[series] = sums.get(series, 0.0) + sum(ranks.values())
-        counts[series] = counts.get(series, 0) + len(ranks)
-
-    def whole(series: str) -> int | None:
-        return int(sums[series]) if series in sums else None
-
-    accept = sums.get("spec_accept_length", 0.0) / counts.get("spec_accept_length", 1)
-    return Metrics(
-        decode_tokens=sums.get("realtime_tokens_total/decode"),
-        prefill_tokens=sums.get("realtime_tokens_total/prefill_compute"),
-        cached_tokens=sums.get("realtime_tokens_total/prefill_cache"),
-        running=whole("num_running_reqs"),
-        queued=whole("num_queue_reqs"),
-        kv_used=whole("num_used_tokens"),
-        kv_total=whole("max_total_num_tokens"),
-        # A counter with labels is not in the text before it was first counted up.
-        retractions=whole("num_retracted_requests_total") or 0,
-        accept_length=accept or None,
-    )
+FROZEN_S = 15.0
+"""`/v1/loads` is a snapshot that the scheduler writes while it works and while it is idle. One that
+says that requests run and stands still for so long is not true any more."""
+LOG_FRESH_S = 10.0
+"""Batch lines older than this are not taken for figures."""
+METRICS_AGAIN_S = 60.0
+"""After a refusal, `/metrics` is asked again this much later: somebody may have restarted the
+server with them on."""
 
 
 @dataclass(frozen=True)
@@ -160,25 +47,37 @@ class ServerFigures:
 
 
 class ServerPoller:
-    """Polls one server. Keeps the counters of the look before, for the rates."""
+    """Polls one server. Keeps the counters of the look before, for the rates.
 
-    def __init__(self, client: httpx.AsyncClient, url: str, key: str | None, clock: Clock) -> None:
+    `log`: the server's own log, polled by its owner; for what HTTP does not tell.
+    """
+
+    def __init__(
+        self,
+        client: httpx.AsyncClient,
+        url: str,
+        key: str | None,
+        clock: Clock,
+        log: ServerLog | None = None,
+    ) -> None:
         self._client = client
         self.url = url
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._clock = clock
-        self._before: tuple[float, float] | None = None
+        self._log = log
+        self._before: tuple[str, float, float] | None = None
         self._cache_before: tuple[float, float] | None = None
         self._last_hit: float | None = None
         self._metrics_note = ""
+        self._metrics_at = 0.0
+        self._loads_note = ""
+        self._heartbeat: tuple[float, float] | None = None
         self.last: ServerFigures | None = None
 
     async def healthy(self) -> str:
         """Empty when `/health` is 200; otherwise why not. Not to be called while paused."""
         try:
-            answer = await self._client.get(
-                f"{self.url}/health", headers=self._headers, timeout=POLL_TIMEOUT_S
-            )
+            answer = await self._get("/health")
         except httpx.HTTPError as error:
             return f"does not answer ({type(error).__name__})"
         return "" if answer.status_code == 200 else f"/health says {answer.status_code}"
@@ -186,60 +85,104 @@ class ServerPoller:
     async def poll(self) -> str:
         """One look; `last` is then new. Gives why it failed, empty when it did not."""
         try:
-            answer = await self._client.get(
-                f"{self.url}/v1/loads", headers=self._headers, timeout=POLL_TIMEOUT_S
-            )
+            answer = await self._get("/v1/loads")
             if answer.status_code == 401:
                 return "refuses our key (401): set api_key_env in [[server]]"
-            answer.raise_for_status()
-            loads = parse_loads(answer.json())
-            metrics = await self._metrics()
+            loads = self._loads(answer)
         except (httpx.HTTPError, ValueError) as error:
             return f"{type(error).__name__}: {error}"[:200]
-        self.last = self._combine(loads, metrics)
+        try:
+            metrics = await self._metrics()
+        except httpx.HTTPError as error:
+            if loads is None:
+                return f"{type(error).__name__}: {error}"[:200]
+            metrics = None
+        log = self._log.load if self._log else None
+        if log and self._clock.monotonic() - log.at_mono > LOG_FRESH_S:
+            log = None
+        if loads is None and metrics is None and log is None:
+            return "; ".join(filter(None, (self._loads_note, self._metrics_note)))
+        self.last = self._combine(loads, metrics, log)
         return ""
 
-    async def _metrics(self) -> Metrics | None:
-        if self._metrics_note:
-            return None
-        answer = await self._client.get(
-            f"{self.url}/metrics", headers=self._headers, timeout=POLL_TIMEOUT_S
+    async def _get(self, path: str) -> httpx.Response:
+        return await self._client.get(
+            self.url + path, headers=self._headers, timeout=POLL_TIMEOUT_S
         )
+
+    def _loads(self, answer: httpx.Response) -> Loads | None:
+        """What is in the answer; None when this version does not have it."""
+        if answer.status_code == 404:
+            self._loads_note = "no /v1/loads in this version"
+            return None
+        answer.raise_for_status()
+        self._loads_note = ""
+        return parse_loads(answer.json())
+
+    async def _metrics(self) -> Metrics | None:
+        mono = self._clock.monotonic()
+        if self._metrics_note and mono - self._metrics_at < METRICS_AGAIN_S:
+            return None
+        answer = await self._get("/metrics")
+        self._metrics_at = mono
         if answer.status_code == 404:
             self._metrics_note = "metrics are off: start the server with --enable-metrics"
         elif answer.status_code == 401:
             self._metrics_note = "metrics need a key"
         if answer.status_code != 200:
             return None
+        self._metrics_note = ""
         return parse_metrics(answer.text)
 
-    def _combine(self, loads: Loads, metrics: Metrics | None) -> ServerFigures:
+    def _combine(
+        self, loads: Loads | None, metrics: Metrics | None, log: LogLoad | None
+    ) -> ServerFigures:
+        """The best source of each figure: snapshot, counters, log."""
         mono = self._clock.monotonic()
-        generated = loads.generated
-        cache_hit = None
-        if metrics is not None:
-            generated = metrics.decode_tokens if metrics.decode_tokens is not None else generated
-            cache_hit = self._hit(metrics)
-        if generated is None:
-            generated = 0.0
-        tok_s = None
-        if self._before is not None and mono > self._before[0] and generated >= self._before[1]:
-            tok_s = (generated - self._before[1]) / (mono - self._before[0])
-        self._before = (mono, generated)
-        return ServerFigures(
+        source, generated = _counter(loads, metrics)
+        told = loads or metrics
+        tok_s = self._rate(source, generated, mono)
+        notes = [self._metrics_note]
+        figures = ServerFigures(
             mono=mono,
             tok_s=tok_s,
-            running=loads.running,
-            queued=loads.queued,
-            kv_usage=loads.kv_used / loads.kv_total if loads.kv_total else None,
-            kv_tokens=loads.kv_total or None,
-            cache_hit=cache_hit,
-            accept_length=loads.accept_length or (metrics.accept_length if metrics else None),
+            running=told.running if told else None,
+            queued=told.queued if told else None,
+            kv_usage=told.kv_usage if told else None,
+            kv_tokens=(told.kv_total if told else None) or None,
+            cache_hit=self._hit(metrics) if metrics else None,
+            accept_length=(loads.accept_length if loads else None)
+            or (metrics.accept_length if metrics else None),
             retractions=metrics.retractions if metrics else None,
             generated=generated,
-            heartbeat=loads.at,
-            note=self._metrics_note,
+            heartbeat=loads.at if loads else None,
         )
+        frozen = self._frozen_s(figures, mono)
+        if frozen > FROZEN_S:
+            notes.insert(0, f"its scheduler tells nothing new for {frozen:.0f} s")
+            figures = replace(figures, running=None, queued=None, kv_usage=None)
+        if log is not None:
+            figures, used = _filled(figures, log, counted=bool(source))
+            notes.append(f"{used} from its log" if used else "")
+        return replace(figures, note="; ".join(filter(None, notes)))
+
+    def _rate(self, source: str, generated: float | None, mono: float) -> float | None:
+        """Tokens a second since the look before, of the same counter; None when it restarted."""
+        before = self._before
+        self._before = (source, mono, generated) if generated is not None else None
+        if before is None or generated is None or before[0] != source or mono <= before[1]:
+            return None
+        return (generated - before[2]) / (mono - before[1]) if generated >= before[2] else None
+
+    def _frozen_s(self, figures: ServerFigures, mono: float) -> float:
+        """For how long the snapshot says that there is work and stands still. Told by our own
+        clock: that of the server may differ."""
+        busy = (figures.running or 0) + (figures.queued or 0) > 0
+        if figures.heartbeat is None or not busy:
+            self._heartbeat = None
+        elif self._heartbeat is None or self._heartbeat[0] != figures.heartbeat:
+            self._heartbeat = (figures.heartbeat, mono)
+        return mono - self._heartbeat[1] if self._heartbeat else 0.0
 
     def _hit(self, metrics: Metrics) -> float | None:
         """Share of prefill tokens that came from the cache since the look before."""
@@ -253,3 +196,29 @@ class ServerPoller:
         if computed + cached > 0:
             self._last_hit = cached / (computed + cached)
         return self._last_hit
+
+
+def _counter(loads: Loads | None, metrics: Metrics | None) -> tuple[str, float | None]:
+    """The counter of generated tokens that is there, with its name: two of them are never mixed in
+    one difference. One that counted nothing yet is not in `/metrics`, and is at 0."""
+    if metrics is not None and metrics.decode_tokens is not None:
+        return "metrics", metrics.decode_tokens
+    if loads is not None and loads.generated is not None:
+        return "loads", loads.generated
+    return ("metrics", 0.0) if metrics is not None and metrics.work is not None else ("", None)
+
+
+def _filled(figures: ServerFigures, log: LogLoad, *, counted: bool) -> tuple[ServerFigures, str]:
+    """With what only the log tells, and the names of that."""
+    found: dict[str, float | int | None] = {}
+    if not counted:
+        found["tok_s"] = log.tok_s
+    for name in ("running", "queued", "kv_usage", "accept_length"):
+        if getattr(figures, name) is None:
+            found[name] = getattr(log, name)
+    if figures.retractions is None and log.retractions:
+        found["retractions"] = log.retractions
+    found = {name: value for name, value in found.items() if value is not None}
+    words = {"tok_s": "tok/s", "kv_usage": "KV use", "accept_length": "accept length"}
+    used = ", ".join(words.get(name, name) for name in found)
+    return replace(figures, **found), used  # type: ignore[arg-type]
