@@ -158,6 +158,7 @@ def make_app(tmp_path: Path) -> Callable[..., EagleApp]:
     def build(client: RecordedClient, **options: Any) -> EagleApp:
         options.setdefault("poll_s", 0.05)
         options.setdefault("theme_dir", tmp_path / "themes")
+        options.setdefault("keys_file", tmp_path / "keys.toml")
         return EagleApp(client, clock=ManualClock(wall=client.now.at), **options)
 
     return build

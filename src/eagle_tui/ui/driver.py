@@ -17,7 +17,7 @@ from eagle_tui.ui.outlet import Outlet
 
 
 class ScreenDriver(LinuxDriver):
-    """Output never waits; input survives what cannot be read."""
+    """Output never waits; input survives what cannot be read. For a `TerminalApp`."""
 
     class CaughtUp(Message):
         """Frames were left out, and the terminal reads again: everything must be drawn anew."""
@@ -26,6 +26,7 @@ class ScreenDriver(LinuxDriver):
         """The terminal is gone."""
 
     def __init__(self, app: Any, **options: Any) -> None:
+        options["mouse"] = options.get("mouse", True) and app.wants_mouse
         super().__init__(app, **options)
         self._outlet: Outlet | None = None
         self._setting_modes = False

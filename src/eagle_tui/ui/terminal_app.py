@@ -34,22 +34,24 @@ class TerminalApp(App[None], inherit_bindings=False):
     def __init__(
         self,
         *,
-        theme: str,
-        glyphs_mode: GlyphMode,
-        color: ColorDepth | None,
-        theme_dir: Path | None,
-        keys_file: Path | None,
+        theme: str = themes.DEFAULT_THEME,
+        glyphs_mode: GlyphMode = "braille",
+        color: ColorDepth | None = None,
+        mouse: bool = True,
+        theme_dir: Path | None = None,
+        keys_file: Path | None = None,
         reload_s: float = RELOAD_S,
     ) -> None:
         """`theme` names a theme file's theme; an unknown one falls back to the default and says
-        so. `color` None leaves the choice to Textual. `theme_dir` and `keys_file` replace the
-        user's own."""
+        so. `color` None leaves the choice to Textual. `mouse` off: the terminal keeps the mouse,
+        to select text with it. `theme_dir` and `keys_file` replace the user's own."""
         self._theme_files = themes.ThemeFiles(theme_dir)
         self._found = self._theme_files.themes
         self.keymap, key_notes = load_keymap(keys_file)
         self.notes = [*self._found.broken.values(), *key_notes]
         """Sentences about the user's files, to be shown once."""
         self.glyphs = glyph_set(glyphs_mode, colors=color != "none")
+        self.wants_mouse = mouse
         self._reload_s = reload_s
         super().__init__(ansi_color=None)
         if color is not None:

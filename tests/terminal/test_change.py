@@ -1,0 +1,65 @@
+"""The terminal changes under the screen: suspended and taken up again, resized in storms."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from .rig import PLAIN, RUN_NAME, SCENES, plain, screen
+
+
+def test_ctrl_z_gives_the_shell_back_and_fg_draws_everything_again(tmp_path: Path) -> None:
+    script = tmp_path / "show.py"
+    script.write_text(PLAIN + "app.run()")
+    shell = ["bash", "--norc", "--noprofile", "-i"]
+    with screen(command=shell, env={"PS1": "shell> "}, ready="shell> ") as shown:
+        shown.press(f"{sys.executable} {script} {SCENES / 'kimi.json'}\n".encode())
+        shown.until(RUN_NAME)
+        shown.press(b"\x1a")
+        gone = shown.until("Stopped")
+        assert b"\x1b[?1049l" in gone and b"\x1b[?25h" in gone
+        shown.press(b"echo it is $((40 + 2))\n")
+        shown.until("it is 42")
+        shown.press(b"fg\n")
+        again = shown.until("Detach")
+        text = plain(again).decode(errors="replace")
+        assert RUN_NAME in text and "b8_sweagent" in text and b"\x1b[?1049h" in again
+        shown.press(b"q")
+        shown.until("shell> ")
+
+
+def test_without_a_shell_to_come_back_to_it_does_not_stop() -> None:
+    with screen() as shown:
+        shown.press(b"\x1a")
+        shown.until("There is no shell behind this screen", 10)
+        assert psutil.Process(shown.process.pid).status() != psutil.STATUS_STOPPED
+
+
+def test_a_storm_of_sizes_ends_with_the_last_one_and_is_not_paid_one_by_one() -> None:
+    with screen() as shown:
+        watched = psutil.Process(shown.process.pid)
+        before = sum(watched.cpu_times()[:2])
+        for turn in range(200):
+            shown.resize(60 + turn % 140, 20 + turn % 30)
+            shown.read(0.005)
+        shown.resize(160, 45)
+        began = time.monotonic()
+        after = shown.until("throughput, tokens/s", 15)
+        assert time.monotonic() - began < 10
+        # The right edge of the last size is drawn.
+        shown.resize(61, 20)
+        after += shown.read(1.5)
+        assert shown.process.poll() is None
+        assert b"\x1b[45;" in after
+        spent = sum(watched.cpu_times()[:2]) - before
+        assert spent < 12.0, "each of 200 sizes was laid out"
+        # Sizes that nobody can work with do no harm either.
+        for size in ((1, 1), (2, 50), (500, 1), (80, 24)):
+            shown.resize(*size)
+            shown.read(0.3)
+        shown.press(b"q")
+        shown.drain()
+        assert shown.process.wait(timeout=10) == 0
