@@ -15,12 +15,12 @@ import sys
 import threading
 
 from eagle_tui.clock import SystemClock
-from eagle_tui.config import ConfigError, load_config
+from eagle_tui.config import ConfigError
 from eagle_tui.rundir.paths import RunDir
 
 from .extraction.launch import run_ranks
 from .extraction.team import Team, under_torchrun
-from .worker import Failed, Refused, Stopped, Worker, main, next_attempt
+from .worker import Failed, Refused, Stopped, Worker, main, next_attempt, settings
 
 MODULE = "eagle_tui.pipeline.extract"
 
@@ -47,7 +47,7 @@ def follow(run: RunDir) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    config = load_config(run.config)
+    config, _ = settings(run)
     team = Team.join()
     try:
         task = Task.from_json(team.ask("task", stop.is_set))
@@ -77,12 +77,12 @@ def entry(argv: list[str] | None = None) -> int:
     if under_torchrun():
         return main("extract", body, argv) if os.environ["RANK"] == "0" else follow(run)
     try:
-        settings = load_config(run.config).extract
+        wanted = settings(run)[0].extract
     except ConfigError:
         return main("extract", body, argv)  # which tells it
-    if settings.nproc > 1 and settings.backend == "transformers":
+    if wanted.nproc > 1 and wanted.backend == "transformers":
         attempt = args.attempt or next_attempt(run, "extract")
-        return run_ranks(MODULE, run, "extract", attempt, settings.nproc)
+        return run_ranks(MODULE, run, "extract", attempt, wanted.nproc)
     return main("extract", body, argv)
 
 

@@ -24,7 +24,7 @@ from eagle_tui import __version__, proc
 from eagle_tui.clock import Clock, SystemClock
 from eagle_tui.config import ConfigError, load_config
 from eagle_tui.config.model import RunConfig
-from eagle_tui.rundir import manifest
+from eagle_tui.rundir import accepted, manifest
 from eagle_tui.rundir.events import WorkerLog
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.text import visible
@@ -115,6 +115,13 @@ def _own(run: RunDir, phase: str) -> int:
     return fd
 
 
+def settings(run: RunDir) -> tuple[RunConfig, str]:
+    """The settings that a phase's process goes by, and what the operator should know of them:
+    those that were accepted when the supervisor started it, those of run.toml when somebody did by
+    hand. ConfigError: not usable."""
+    return accepted.settings(run) if proc.TOKEN_ENV in os.environ else (load_config(run.config), "")
+
+
 def main(phase: str, body: Callable[[Worker], None], argv: list[str] | None = None) -> int:
     """Run `body` as the worker of `phase`; gives the exit code."""
     parser = argparse.ArgumentParser(prog=f"python -m eagle_tui.pipeline.{phase}")
@@ -123,7 +130,7 @@ def main(phase: str, body: Callable[[Worker], None], argv: list[str] | None = No
     args = parser.parse_args(argv)
     run = RunDir.at(args.run)
     try:
-        config = load_config(run.config)
+        config, notice = settings(run)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
@@ -143,6 +150,8 @@ def main(phase: str, body: Callable[[Worker], None], argv: list[str] | None = No
     log.emit(
         "start", pid=me.pid, started=me.started, phase=phase, attempt=attempt, version=__version__
     )
+    if notice:
+        log.note(notice, "warning")
     code = 0
     outcome, reason = "done", ""
     try:

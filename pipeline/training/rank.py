@@ -17,11 +17,10 @@ from typing import Final
 
 from eagle_tui import proc
 from eagle_tui.clock import SystemClock
-from eagle_tui.config import load_config
 from eagle_tui.rundir.events import WorkerLog
 from eagle_tui.rundir.paths import RunDir
 
-from ..worker import Failed, Refused, Stopped, Worker
+from ..worker import Failed, Refused, Stopped, Worker, settings
 from .launch import DIRECTORY, LEADER, events_path, leave_ending
 from .session import PHASE, train
 
@@ -59,7 +58,7 @@ def main(argv: list[str] | None = None) -> int:
     run, clock = RunDir.at(args.run), SystemClock()
     path = events_path(directory) if rank == 0 else directory / f"events-{rank}.jsonl"
     log = WorkerLog(path, clock)
-    worker = Worker(run, load_config(run.config), log, clock, PHASE, args.attempt)
+    worker = Worker(run, settings(run)[0], log, clock, PHASE, args.attempt)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: worker.stop.set())
     me = proc.current()

@@ -22,6 +22,11 @@ class RunDir:
         return self.root / "run.toml"
 
     @property
+    def accepted(self) -> Path:
+        """run.toml as the supervisor took it."""
+        return self.root / "run.accepted.toml"
+
+    @property
     def state(self) -> Path:
         return self.root / "state.sqlite"
 

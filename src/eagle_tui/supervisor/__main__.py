@@ -23,7 +23,8 @@ import uvicorn
 
 from eagle_tui import proc
 from eagle_tui.clock import SystemClock
-from eagle_tui.config import ConfigError, load_config
+from eagle_tui.config import ConfigError, RunConfig
+from eagle_tui.rundir import accepted
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.rundir.unixsocket import address
 from eagle_tui.supervisor.app import make_app
@@ -91,6 +92,15 @@ async def run(supervisor: Supervisor, server: socket.socket) -> None:
         await serving
 
 
+def settings(run: RunDir, store: Store, *, up: bool) -> tuple[RunConfig, str]:
+    """What to go by, and what the operator should know of it. A run that was going on when its
+    supervisor died goes on by what was accepted, whatever was done to run.toml since; `up`, and a
+    run that is down, take run.toml."""
+    if up or store.get("intent") != "up":
+        return accepted.take(run), ""
+    return accepted.settings(run)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Entry point; gives the exit code."""
     parser = argparse.ArgumentParser(prog="python -m eagle_tui.supervisor")
@@ -100,17 +110,14 @@ def main(argv: list[str] | None = None) -> int:
     rundir = RunDir.at(args.run)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        config = load_config(rundir.config)
         lock = own(rundir.lock)
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return 2
     except Owned as error:
         print(error, file=sys.stderr)
         return 3
     try:
         store = Store(rundir.state)
-    except StoreError as error:
+        config, notice = settings(rundir, store, up=args.up)
+    except (StoreError, ConfigError) as error:
         print(error, file=sys.stderr)
         return 2
     if args.up:
@@ -119,6 +126,8 @@ def main(argv: list[str] | None = None) -> int:
     server = listen(rundir.socket)
     try:
         supervisor = Supervisor(rundir, config, store, SystemClock())
+        if notice:
+            supervisor.say("warning", "supervisor", notice)
         asyncio.run(run(supervisor, server))
     finally:
         with contextlib.suppress(FileNotFoundError):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from eagle_tui.config import ConfigError, load_config
+from eagle_tui.config import ConfigError, parse_config
+from eagle_tui.config.load import read_text
 from eagle_tui.protocol import CommandRequest, CommandStatus, PhaseStatus, Preview
-from eagle_tui.rundir import flags
+from eagle_tui.rundir import accepted, flags
 from eagle_tui.supervisor import commands, undo
 from eagle_tui.supervisor.board import Board
 from eagle_tui.supervisor.launches import Retune
@@ -139,7 +140,7 @@ class Orders:
     def _carry_out(self, status: CommandStatus) -> None:
         board, wall = self._b, self._b.clock.wall()
         try:
-            if status.verb == "up":
+            if status.verb in ("up", "rerun"):
                 self._reload()
             change = commands.apply(self._view(), status.verb, status.args)
         except (commands.Refusal, ConfigError) as refusal:
@@ -174,16 +175,17 @@ class Orders:
     def _reload(self) -> None:
         """Read run.toml again."""
         board = self._b
-        config = load_config(board.run.config)
-        if config == board.config:
-            return
+        text = read_text(board.run.config)
+        config = parse_config(text, source=str(board.run.config))
         for part in ("server", "target", "supervisor"):
             if getattr(config, part) != getattr(board.config, part):
                 raise commands.Refusal(
                     f"[{part}] of run.toml changed: `eagle-tui down {board.run.root}` first"
                 )
-        board.set_config(config)
-        board.say("info", "supervisor", "run.toml was read again")
+        accepted.keep(board.run, text)
+        if config != board.config:
+            board.set_config(config)
+            board.say("info", "supervisor", "run.toml was read again")
 
     def _see_effect(self, command: StoredCommand) -> None:
         board, status = self._b, command.status
