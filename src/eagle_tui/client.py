@@ -29,7 +29,6 @@ from eagle_tui.protocol import (
     Launch,
     Mark,
     Preview,
-    Sample,
     Status,
 )
 from eagle_tui.reader.files import RunFiles
@@ -211,14 +210,6 @@ class SocketClient(RunFiles):
             return Status.from_json(body)
         except ValidationError as error:
             raise ClientError(f"the supervisor's status cannot be read: {error}") from error
-
-    async def samples(self, dataset: str | None, kind: str, limit: int) -> list[Sample]:
-        """Stored responses; see `RunClient`."""
-        params: dict[str, Any] = {"kind": kind, "limit": limit}
-        if dataset is not None:
-            params["dataset"] = dataset
-        body = await self._ask("GET", "/v1/samples", params=params)
-        return [_read(Sample, row) for row in body["samples"]]
 
     async def events(self, after: int, limit: int) -> list[Event]:
         """The run's history; see `RunClient`."""

@@ -43,6 +43,11 @@ class RunRecords(Protocol):
     """What is answered from the run's files, also while no supervisor is there. Every method raises
     `ClientError` when they cannot be read."""
 
+    async def samples(self, dataset: str | None, kind: str, limit: int) -> list[Sample]:
+        """At most `limit` stored responses of one dataset (None: of all), the first of `kind`
+        first: the newest, or for `longest` the longest."""
+        ...
+
     async def find_samples(self, query: SampleQuery) -> SamplePage:
         """One bounded look through the stored responses; ask again with its cursor for more."""
         ...
@@ -103,11 +108,6 @@ class RunClient(RunRecords, Protocol):
 
     async def status(self) -> Status:
         """The newest snapshot."""
-        ...
-
-    async def samples(self, dataset: str | None, kind: str, limit: int) -> list[Sample]:
-        """At most `limit` stored responses of one dataset (None: of all), the first of `kind`
-        first: the newest, or for `longest` the longest."""
         ...
 
     async def events(self, after: int, limit: int) -> list[Event]:

@@ -48,6 +48,7 @@ LAYERS: dict[str, set[str]] = {
             "records",
         ),
         *("proc", "lengths", "actions", "text", "series", "snapshots"),
+        "reader",
     },
     "telemetry": {"protocol", "clock", "text", "sglang"},
     "rules": {"protocol"},

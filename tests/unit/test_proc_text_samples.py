@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import socket
 import subprocess
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 from eagle_tui import proc
 from eagle_tui.rundir import unixsocket
 from eagle_tui.rundir.paths import RunDir
-from eagle_tui.supervisor import launch, samples
+from eagle_tui.supervisor import launch
 from eagle_tui.text import scrub, visible
 
 
@@ -97,63 +96,3 @@ def test_a_socket_in_a_deep_directory_can_be_reached(tmp_path: Path) -> None:
         server.listen()
         assert path.is_socket()
         client.connect(unixsocket.address(path))
-
-
-def row(n: int, state: str = "complete", size: int = 1) -> dict[str, object]:
-    return {
-        "id": f"i{n}",
-        "dataset": "d",
-        "state": state,
-        "content": "c" * size,
-        "reasoning": "",
-        "finish_reason": "stop",
-        "usage": {"prompt_tokens": 1, "completion_tokens": size},
-        "at": float(n),
-        "conversation": [{"role": "user", "content": f"q{n}"}],
-    }
-
-
-def test_samples_backward(tmp_path: Path) -> None:
-    path = tmp_path / "d.jsonl"
-    with path.open("w") as out:
-        for n in range(50):
-            state = "truncated" if n % 10 == 0 else "complete"
-            out.write(json.dumps(row(n, state, size=500 if n == 7 else n + 1)) + "\n")
-        out.write('{"id": "torn')
-    newest = samples.read([path], "newest", 3)
-    assert [s.id for s in newest] == ["i49", "i48", "i47"]
-    assert newest[0].prompt == "q49"
-    assert [s.id for s in samples.read([path], "truncated", 2)] == ["i40", "i30"]
-    assert samples.read([path], "longest", 1)[0].id == "i7"
-    assert samples.read([tmp_path / "none"], "newest", 5) == []
-    with pytest.raises(ValueError, match="kind"):
-        samples.read([path], "best", 1)
-
-
-def test_a_native_row_is_a_sample_too(tmp_path: Path) -> None:
-    path = tmp_path / "n.jsonl"
-    turns = [
-        {"role": "user", "content": "q"},
-        {"role": "assistant", "content": "a", "reasoning_content": "r"},
-    ]
-    native = {"id": "i", "dataset": "n", "token_ids": [1, 2, 3], "prompt_tokens": 2}
-    path.write_text(json.dumps({**native, "conversation": turns}) + "\n")
-    (sample,) = samples.read([path], "newest", 5)
-    assert (sample.prompt, sample.reasoning, sample.content) == ("q", "r", "a")
-    assert (sample.state, sample.completion_tokens) == ("complete", 1)
-
-
-@given(lines=st.lists(st.binary(max_size=40), max_size=20), torn=st.binary(max_size=90))
-def test_lines_backward_are_the_lines_reversed(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], torn: bytes
-) -> None:
-    lines = [line.replace(b"\n", b"") for line in lines]
-    path = tmp_path_factory.mktemp("s") / "f"
-    path.write_bytes(b"".join(line + b"\n" for line in lines) + torn.replace(b"\n", b""))
-    before = samples.CHUNK
-    samples.CHUNK = 16
-    try:
-        found = list(samples.lines_backward(path))
-    finally:
-        samples.CHUNK = before
-    assert found == [line for line in reversed(lines) if line]

@@ -214,3 +214,23 @@ def test_lines_backward_are_the_lines_reversed(
     finally:
         responses.CHUNK = before
     assert found == list(zip(starts, lines, strict=True))[::-1]
+
+
+def test_a_native_row_is_a_sample_too(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text(
+        '[target]\nmodel = "m"\n[[server]]\nengine = "embedded"\n'
+        '[[dataset]]\nname = "n"\nkind = "native"\nsource = "n.jsonl"\n'
+    )
+    run = RunDir(tmp_path)
+    turns = [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": "a", "reasoning_content": "r" * 300_000},
+    ]
+    native = {"id": "i", "dataset": "n", "token_ids": [1, 2, 3], "prompt_tokens": 2}
+    run.prompts("n").parent.mkdir()
+    run.prompts("n").write_text(json.dumps({**native, "conversation": turns}) + "\n")
+    (sample,) = samples.SampleReader(run).samples(None, "newest", 5)
+    assert (sample.prompt, len(sample.reasoning), sample.content) == ("q", 200_000, "a")
+    assert (sample.state, sample.completion_tokens) == ("complete", 1)
+    with pytest.raises(ValueError, match="kind"):
+        samples.SampleReader(run).samples(None, "best", 5)

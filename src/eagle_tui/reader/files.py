@@ -35,6 +35,10 @@ class RunFiles:
         """See `RunClient`."""
         return await _read(lambda: self._samples.page(query, self._until()))
 
+    async def samples(self, dataset: str | None, kind: str, limit: int) -> list[Sample]:
+        """See `RunClient`."""
+        return await _read(lambda: self._samples.samples(dataset, kind, limit, self._until()))
+
     async def sample(self, dataset: str, id: str, offset: int | None = None) -> Sample:
         """See `RunClient`."""
         return await _read(lambda: self._samples.sample(dataset, id, offset))

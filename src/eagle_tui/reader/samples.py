@@ -21,7 +21,7 @@ from eagle_tui.config import ConfigError, load_config
 from eagle_tui.protocol import Sample
 from eagle_tui.reader import responses
 from eagle_tui.reader.responses import Head
-from eagle_tui.records import SampleHead, SamplePage, SampleQuery
+from eagle_tui.records import SAMPLE_ORDERS, SampleHead, SamplePage, SampleQuery
 from eagle_tui.rundir import flags
 from eagle_tui.rundir.paths import RunDir
 
@@ -29,6 +29,8 @@ LOOK = 64 << 20
 """Cost of one look: bytes passed over count once, bytes parsed PARSED times. Some 0.1 s."""
 PARSED = 10
 MOST_HEADS = 500
+LONGEST_TEXT = 200_000
+"""Characters of one text where several samples are given at once."""
 DEAD = ".dead"
 """After a dataset's name: the rows that `retry` or a failure took out of its responses."""
 
@@ -117,6 +119,20 @@ class SampleReader:
     def sample(self, dataset: str, id: str, offset: int | None = None) -> Sample:
         """One response, whole. NoSuchSample when its row is gone."""
         return responses.to_sample(self.row(dataset, id, offset)[1])
+
+    def samples(
+        self, dataset: str | None, kind: str, limit: int, until: float | None = None
+    ) -> list[Sample]:
+        """The first of one look, whole but for texts of more than LONGEST_TEXT characters.
+        ValueError for an unknown dataset or kind."""
+        if kind not in SAMPLE_ORDERS:
+            raise ValueError(f"kind: expected one of {', '.join(SAMPLE_ORDERS)}; found {kind!r}")
+        query = SampleQuery.model_validate({"order": kind, "dataset": dataset, "limit": limit})
+        found = []
+        for head in self.page(query, until).heads:
+            with contextlib.suppress(NoSuchSample):  # taken out by a retry meanwhile
+                found.append(_cut(self.sample(head.dataset, head.id, head.offset)))
+        return found
 
     def row(self, dataset: str, id: str, offset: int | None = None) -> tuple[int, dict[str, Any]]:
         """Offset and row of one response, first looked for at `offset`. NoSuchSample when it is
@@ -321,6 +337,12 @@ def _needles(text: str) -> list[bytes]:
     # Only ASCII is folded in bytes: other letters are looked for as typed, small and large.
     forms |= {json.dumps(form(text), ensure_ascii=False)[1:-1] for form in (str.lower, str.upper)}
     return sorted({form.encode(errors="replace").lower() for form in forms})
+
+
+def _cut(sample: Sample) -> Sample:
+    texts = {name: getattr(sample, name) for name in ("prompt", "reasoning", "content")}
+    long = {name: text[:LONGEST_TEXT] for name, text in texts.items() if len(text) > LONGEST_TEXT}
+    return sample.model_copy(update=long) if long else sample
 
 
 def _id(line: bytes) -> str:

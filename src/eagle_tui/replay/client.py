@@ -22,7 +22,6 @@ from eagle_tui.protocol import (
     Launch,
     Mark,
     Preview,
-    Sample,
     Status,
 )
 from eagle_tui.reader.files import RunFiles
@@ -131,14 +130,6 @@ class ReplayClient(RunFiles):
     async def status(self) -> Status:
         """The run as it was."""
         return await self._ask(lambda recording, at: recording.status(at))
-
-    async def samples(self, dataset: str | None, kind: str, limit: int) -> list[Sample]:
-        """Responses that were stored by then."""
-        return await self._ask(
-            lambda recording, at: recording.archive.samples(
-                recording.status(at).datasets, dataset, kind, limit, at
-            )
-        )
 
     async def events(self, after: int, limit: int) -> list[Event]:
         """What had happened by then."""

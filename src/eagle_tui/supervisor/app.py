@@ -96,7 +96,6 @@ def make_app(supervisor: Supervisor) -> Starlette:
     async def get_samples(request: Request) -> Response:
         found = await asyncio.to_thread(
             supervisor.archive.samples,
-            supervisor.board.config.dataset,
             request.query_params.get("dataset"),
             request.query_params.get("kind", "newest"),
             _integer(request, "limit", 20, MOST_SAMPLES),

@@ -7,52 +7,25 @@ is told.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
-
 from eagle_tui import history
 from eagle_tui.protocol import Estimate, Event, History, Launch, Mark, Sample
+from eagle_tui.reader.samples import SampleReader
 from eagle_tui.records import JournalPage, JournalQuery
 from eagle_tui.rundir.paths import RunDir
-from eagle_tui.supervisor import samples
 from eagle_tui.supervisor.past import FOR_EVER
 from eagle_tui.supervisor.store import Store
-
-
-class NamedDataset(Protocol):
-    """A dataset as run.toml or a snapshot has it."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def kind(self) -> str: ...
 
 
 class Archive:
     """Answers from the run directory. Nothing here writes."""
 
     def __init__(self, run: RunDir, store: Store) -> None:
-        self._run = run
+        self._samples = SampleReader(run)
         self._store = store
 
-    def samples(
-        self,
-        datasets: Iterable[NamedDataset],
-        dataset: str | None,
-        kind: str,
-        limit: int,
-        until: float = FOR_EVER,
-    ) -> list[Sample]:
+    def samples(self, dataset: str | None, kind: str, limit: int) -> list[Sample]:
         """Stored responses, see `RunClient.samples`. ValueError for an unknown dataset or kind."""
-        files = {
-            d.name: self._run.prompts(d.name) if d.kind == "native" else self._run.responses(d.name)
-            for d in datasets
-        }
-        if dataset is not None and dataset not in files:
-            raise ValueError(f"no dataset is named {dataset[:60]!r}")
-        paths = [files[dataset]] if dataset is not None else list(files.values())
-        return samples.read(paths, kind, limit, until)
+        return self._samples.samples(dataset, kind, limit)
 
     def events(self, after: int, limit: int, until: float = FOR_EVER) -> list[Event]:
         """The run's history, see `RunClient.events`."""
