@@ -7,6 +7,7 @@ by the next look or order; one that the operator stopped (`down`) is not.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import subprocess
@@ -21,7 +22,6 @@ from pydantic import BaseModel, ValidationError
 
 from eagle_tui.client_api import ClientError
 from eagle_tui.protocol import (
-    SCHEMA,
     CommandStatus,
     Estimate,
     Event,
@@ -36,6 +36,7 @@ from eagle_tui.records import JournalPage, JournalQuery
 from eagle_tui.rundir import atomic
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.rundir.unixsocket import address
+from eagle_tui.versions import read_status
 
 ANSWER_S = 5.0
 """A local supervisor answers in milliseconds; after this long it is in trouble."""
@@ -200,21 +201,20 @@ class SocketClient(RunFiles):
     async def status(self) -> Status:
         """The newest snapshot."""
         body = await self._ask("GET", "/v1/status")
-        theirs = body.get("schema")
-        if isinstance(theirs, int) and theirs > SCHEMA:
-            raise ClientError(
-                f"the supervisor speaks a newer version ({theirs}) than this program ({SCHEMA}): "
-                "attach with the version that started the run"
-            )
         try:
-            return Status.from_json(body)
-        except ValidationError as error:
-            raise ClientError(f"the supervisor's status cannot be read: {error}") from error
+            return read_status(body)
+        except ValueError as error:
+            raise ClientError(str(error)) from error
 
     async def events(self, after: int, limit: int) -> list[Event]:
-        """The run's history; see `RunClient`."""
+        """The run's history; see `RunClient`. What a newer supervisor says in a way that we cannot
+        read is left out: the rest must still be shown."""
         body = await self._ask("GET", "/v1/events", params={"after": after, "limit": limit})
-        return [_read(Event, row) for row in body["events"]]
+        found = []
+        for row in body.get("events", ()):
+            with contextlib.suppress(ValidationError):
+                found.append(Event.model_validate(row))
+        return found
 
     async def journal(self, query: JournalQuery) -> JournalPage:
         """Events and commands; see `RunClient`."""
