@@ -147,8 +147,13 @@ def _machine(status: Status) -> Iterator[Found]:
         elif gpu.throttle and gpu.throttle != "power cap":
             sentence = f"GPU {gpu.index} is slowed down: {gpu.throttle}"
             yield f"gpu-{gpu.index}", "warning", sentence, "check cooling and power"
+        if gpu.xid is not None and gpu.state == "ok":
+            remedy = "Xid numbers are explained in NVIDIA's documentation; see the kernel log"
+            sentence = f"the driver reported Xid {gpu.xid} for GPU {gpu.index}"
+            yield f"xid-{gpu.index}", "warning", sentence, remedy
         if gpu.age_s is not None and gpu.age_s > STALE_S:
-            sentence = f"GPU figures are {gpu.age_s:.0f} s old: the driver does not answer"
+            why = host.gpu_note or "the driver does not answer"
+            sentence = f"GPU figures are {gpu.age_s:.0f} s old: {why}"
             yield "gpu-age", "warning", sentence, ""
 
 

@@ -1,10 +1,8 @@
-"""SGLang's figures from recorded answers of two versions, and the GPU sampler in trouble."""
+"""SGLang's figures from recorded answers of two versions, and from servers that tell less."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,10 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from eagle_tui.clock import ManualClock, SystemClock
+from eagle_tui.clock import ManualClock
 from eagle_tui.sglang import parse_loads, parse_metrics
-from eagle_tui.telemetry import gpu, nvml_sampler
-from eagle_tui.telemetry.host import HostSampler
 from eagle_tui.telemetry.server_log import ServerLog
 from eagle_tui.telemetry.sglang import ServerPoller
 
@@ -256,101 +252,3 @@ async def test_failures_are_words() -> None:
         return httpx.Response(401)
 
     assert "api_key_env" in await poller(denied, ManualClock()).poll()
-
-
-async def run_for(sampler: gpu.GpuSampler, seconds: float) -> None:
-    task = asyncio.create_task(sampler.run())
-    await asyncio.sleep(seconds)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-
-
-async def test_no_nvml_is_a_calm_note() -> None:
-    code = 'print(\'{"note": "no NVIDIA driver on this machine"}\', flush=True)'
-    sampler = gpu.GpuSampler(SystemClock(), [sys.executable, "-c", code])
-    await run_for(sampler, 1.0)
-    assert sampler.note == "no NVIDIA driver on this machine"
-    assert sampler.gpus() == ()
-
-
-async def test_a_sampler_that_crashes_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "RETRY_S", 0.05)
-    code = "import os; os.kill(os.getpid(), 11)"
-    sampler = gpu.GpuSampler(SystemClock(), [sys.executable, "-c", code])
-    await run_for(sampler, 1.0)
-    assert "crashed" in sampler.note
-
-
-async def test_a_sampler_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "DEADLINE_S", 0.3)
-    sampler = gpu.GpuSampler(SystemClock(), [sys.executable, "-c", "import time; time.sleep(60)"])
-    await run_for(sampler, 1.0)
-    assert "does not answer" in sampler.note
-
-
-async def test_gpu_lines_become_figures_with_an_age() -> None:
-    code = (
-        "import json,time\n"
-        "print(json.dumps({'gpus': [{'index': 0, 'name': 'X', 'util': 0.5}]}), flush=True)\n"
-        "time.sleep(60)"
-    )
-    sampler = gpu.GpuSampler(SystemClock(), [sys.executable, "-c", code])
-    await run_for(sampler, 1.0)
-    (found,) = sampler.gpus()
-    assert (found.name, found.util, found.power_w) == ("X", 0.5, None)
-    assert found.age_s is not None and 0 <= found.age_s < 5
-
-
-def test_a_lost_gpu_is_never_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    import pynvml
-
-    asked: list[str] = []
-
-    def lost(handle: object) -> object:
-        asked.append("util")
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
-
-    def unsupported(*args: object) -> object:
-        asked.append("other")
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", lambda i: i)
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetName", lambda h: b"X")
-    for name in ("MemoryInfo", "PowerUsage", "Temperature", "CurrentClocksThrottleReasons"):
-        monkeypatch.setattr(pynvml, f"nvmlDeviceGet{name}", unsupported)
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetUtilizationRates", unsupported)
-    device = nvml_sampler.Device(3)
-    assert device.look()["state"] == "ok"
-    assert len(asked) == 5
-    device.look()
-    assert len(asked) == 5, "what is not supported is never asked again"
-    device = nvml_sampler.Device(3)
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetUtilizationRates", lost)
-    asked.clear()
-    assert device.look()["state"] == "lost"
-    device.look()
-    assert asked == ["util"]
-
-
-def test_throttle_reasons_are_words() -> None:
-    assert nvml_sampler.throttle_words(0x4 | 0x20) == "power cap, thermal"
-    assert nvml_sampler.throttle_words(0x1) == ""
-
-
-def test_the_disk_is_full_when_its_trend_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import shutil
-
-    clock = ManualClock()
-    free = 1000_000_000
-    monkeypatch.setattr(shutil, "disk_usage", lambda p: shutil._ntuple_diskusage(10**10, 0, free))
-    sampler = HostSampler(tmp_path, clock)
-    assert sampler.sample().disk_full_at is None
-    clock.advance(100.0)
-    free -= 100_000_000
-    assert sampler.sample().disk_full_at is None, "a minute is no trend"
-    clock.advance(900.0)
-    free -= 400_000_000
-    full_at = sampler.sample().disk_full_at
-    assert full_at is not None and abs(full_at - clock.wall() - 1000.0) < 1.0

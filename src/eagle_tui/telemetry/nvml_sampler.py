@@ -2,33 +2,25 @@
 
 NVML calls can hang in the driver or crash the process, so nobody else makes them: the supervisor
 reads these lines, and kills and restarts this child when they stop. It ends when its standard
-output is closed.
+output is closed. By hand: `python -m eagle_tui.telemetry.nvml_sampler [--once]`.
 
-Each line: `{"gpus": [{index, name, util, mem_used, mem_total, power_w, temp_c, throttle, state}]}`
-or `{"note": "why there are none"}`. A metric that the device does not support is null for ever; one
-that needs rights says so in `state`.
+Each line: `{"gpus": [{index, name, util, …}]}` with the fields of `GpuStatus`, or `{"note": "why
+there are none"}`. A metric that the device does not support is null for ever; one that needs rights
+says so in `state`.
 """
 
 from __future__ import annotations
 
-import json
 import sys
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pynvml
 
-PERIOD_S = 1.0
+from eagle_tui.telemetry.gpu_child import run
+from eagle_tui.telemetry.nvml_device import Device
 
-THROTTLE_WORDS: tuple[tuple[int, str], ...] = (
-    (0x4, "power cap"),
-    (0x8, "hardware slowdown"),
-    (0x20, "thermal"),
-    (0x40, "thermal (hardware)"),
-    (0x80, "power brake"),
-)
-"""Bits of the clocks-event reasons that hold the clocks down (NVML API reference)."""
+RECOUNT_LOOKS = 60
+"""Looks between two counts of the GPUs: one can vanish without a word."""
 
 NOTES: dict[int, str] = {
     pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "no NVIDIA driver on this machine",
@@ -38,67 +30,6 @@ NOTES: dict[int, str] = {
     ),
     pynvml.NVML_ERROR_NO_PERMISSION: "no permission to use the NVIDIA driver",
 }
-LOST = (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED)
-NEVER = (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
-
-
-def throttle_words(reasons: int) -> str:
-    """The reasons that hold clocks down, in words; empty when there are none."""
-    return ", ".join(word for bit, word in THROTTLE_WORDS if reasons & bit)
-
-
-class Device:
-    """One GPU. A metric that is not supported is never asked for again; a lost GPU never at all."""
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-        self.lost = ""
-        self._never: set[str] = set()
-        self._denied = False
-        self._handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-        name = pynvml.nvmlDeviceGetName(self._handle)
-        self.name = name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
-
-    def _ask(self, metric: str, call: Callable[[], Any]) -> Any | None:
-        if self.lost or metric in self._never:
-            return None
-        try:
-            return call()
-        except pynvml.NVMLError as error:
-            code = error.value
-            if code in LOST:
-                self.lost = "lost" if code == pynvml.NVML_ERROR_GPU_IS_LOST else "reset required"
-            elif code in NEVER:
-                self._never.add(metric)
-            elif code == pynvml.NVML_ERROR_NO_PERMISSION:
-                self._never.add(metric)
-                self._denied = True
-            return None
-
-    def look(self) -> dict[str, Any]:
-        """All metrics; null where there is none."""
-        handle = self._handle
-        util = self._ask("util", lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu)
-        memory = self._ask("memory", lambda: pynvml.nvmlDeviceGetMemoryInfo(handle))
-        power = self._ask("power", lambda: pynvml.nvmlDeviceGetPowerUsage(handle))
-        temperature = self._ask(
-            "temperature",
-            lambda: pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU),
-        )
-        reasons = self._ask(
-            "throttle", lambda: pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
-        )
-        return {
-            "index": self.index,
-            "name": self.name,
-            "util": None if util is None else util / 100,
-            "mem_used": None if memory is None else memory.used,
-            "mem_total": None if memory is None else memory.total,
-            "power_w": None if power is None else power / 1000,
-            "temp_c": temperature,
-            "throttle": None if reasons is None else throttle_words(int(reasons)),
-            "state": self.lost or ("some metrics need permission" if self._denied else "ok"),
-        }
 
 
 def note_of(error: pynvml.NVMLError) -> str:
@@ -106,25 +37,76 @@ def note_of(error: pynvml.NVMLError) -> str:
     return NOTES.get(error.value, f"NVML: {error}")
 
 
+class Sampler:
+    """All GPUs of the machine."""
+
+    def __init__(self) -> None:
+        self._looks = 0
+        self._devices: list[Device] = []
+        self._absent: list[dict[str, Any]] = []
+        self._events: Any | None = None
+        self.note = ""
+        self._absent_driver = False
+        try:
+            pynvml.nvmlInit()
+            self._events = self._event_set()
+            count = pynvml.nvmlDeviceGetCount()
+        except pynvml.NVMLError as error:
+            self.note = note_of(error)
+            self._absent_driver = error.value == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND
+            return
+        for index in range(count):
+            try:
+                self._devices.append(Device(index, self._events))
+            except pynvml.NVMLError as error:
+                # One that fell off the bus must not hide the others.
+                self._absent.append({"index": index, "name": "GPU", "state": f"lost ({error})"})
+        if not count:
+            self.note = "the NVIDIA driver sees no GPU"
+
+    def look(self) -> dict[str, Any]:
+        """One line. `again`: the child should be started anew, since the driver tells otherwise."""
+        if self.note:
+            return {"note": self.note, "absent": self._absent_driver}
+        self._see_events()
+        gpus = [device.look() for device in self._devices]
+        self._looks += 1
+        body: dict[str, Any] = {"gpus": sorted([*gpus, *self._absent], key=lambda g: g["index"])}
+        silent = bool(self._devices) and all(d.silent for d in self._devices)
+        if silent or (self._looks % RECOUNT_LOOKS == 0 and self._count_changed()):
+            body["again"] = True
+        return body
+
+    def _event_set(self) -> Any | None:
+        try:
+            return pynvml.nvmlEventSetCreate()
+        except (pynvml.NVMLError, AttributeError):
+            return None
+
+    def _see_events(self) -> None:
+        """Take the Xid errors in that came since the look before."""
+        while self._events is not None:
+            try:
+                event = pynvml.nvmlEventSetWait_v2(self._events, 0)
+            except (pynvml.NVMLError, AttributeError) as error:
+                if getattr(error, "value", None) != pynvml.NVML_ERROR_TIMEOUT:
+                    self._events = None
+                return
+            for device in self._devices:
+                if device.is_handle(event.device):
+                    device.xid = int(event.eventData)
+
+    def _count_changed(self) -> bool:
+        """Whether the machine has another number of GPUs than in the beginning."""
+        try:
+            return bool(pynvml.nvmlDeviceGetCount() != len(self._devices) + len(self._absent))
+        except pynvml.NVMLError:
+            return True
+
+
 def main() -> int:
     """Print lines until standard output is closed."""
-    devices: list[Device] = []
-    try:
-        pynvml.nvmlInit()
-        devices = [Device(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        note = "" if devices else "the NVIDIA driver sees no GPU"
-    except pynvml.NVMLError as error:
-        note = note_of(error)
-    try:
-        while True:
-            started = time.monotonic()
-            body: dict[str, Any] = {"note": note} if note else {"gpus": [d.look() for d in devices]}
-            print(json.dumps(body), flush=True)
-            if note:
-                return 0
-            time.sleep(max(0.0, PERIOD_S - (time.monotonic() - started)))
-    except BrokenPipeError:
-        return 0
+    return run(Sampler().look)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,9 @@ DYING = (
     "address already in use",
 )
 """Lines after which the server is lost, though its parent may sit for a minute over dumps."""
-CRASHED = re.compile(r"Subprocess \S+ \(pid=\d+\) crashed with exit code")
+CRASHED = re.compile(
+    r"Subprocess \S+ \(pid=\d+\) crashed with exit code|watchdog timeout \(.*soft=False"
+)
 
 
 @dataclass(frozen=True)
