@@ -95,14 +95,14 @@ def open_post(root: Path) -> tuple[Any, Any]:
     from eagle_tui.config import load_config
     from eagle_tui.pipeline.extraction.job import Post
     from eagle_tui.pipeline.extraction.plan import choose_layers, read_rows
-    from eagle_tui.pipeline.extraction.target import layer_count, provenance
+    from eagle_tui.pipeline.extraction.target import provenance, shape_of
     from eagle_tui.pipeline.extraction.task import look_up, set_up
     from eagle_tui.pipeline.extraction.team import Team
     from eagle_tui.rundir.paths import RunDir
 
     run = RunDir.at(root)
     config = load_config(run.config)
-    layers, _ = choose_layers(None, layer_count(config, run)[0])
+    layers, _ = choose_layers(None, shape_of(config, run).layers)
     metadata = provenance(config, layers, config.extract.dtype, "")
     wanted = {row.id for row in read_rows(run, None)}
     task = set_up(run, 1, "benchmark", metadata, wanted)
@@ -153,7 +153,7 @@ def capture(root: Path) -> dict[str, float]:
     before = None
     began = time.perf_counter()
     for batch in batches:
-        states = rank._backend.states([reader.read(ref) for ref in batch])
+        states = rank.backend.states([reader.read(ref) for ref in batch])
         if before is not None:
             before.ready()
         before = states
@@ -165,7 +165,7 @@ def capture(root: Path) -> dict[str, float]:
 def warm(rank: Any, reader: Any, batches: Sequence[Any]) -> None:
     """A few batches, so that kernels are loaded and memory is taken."""
     for batch in batches[:WARM_BATCHES]:
-        rank._backend.states([reader.read(ref) for ref in batch]).ready()
+        rank.backend.states([reader.read(ref) for ref in batch]).ready()
 
 
 def ours(root: Path) -> dict[str, float]:

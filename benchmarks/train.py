@@ -33,6 +33,7 @@ from eagle_tui.pipeline.training.loop import clip
 from eagle_tui.pipeline.training.model import TrainingModel
 from eagle_tui.pipeline.training.optimizers import Optimizers
 from eagle_tui.pipeline.training.plan import Plan
+from eagle_tui.pipeline.training.sources import StoredRows
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,7 @@ def measure(shape: Shape, device: torch.device, steps: int, *, compiled: bool) -
     folder = Path(tempfile.mkdtemp(prefix="bench-train-"))
     try:
         tokens = shape.batch_tokens * min(steps, 8)
-        table = Table([write_rows(folder, shape, tokens)], 1 << 20, shape.steps)
+        table = Table(StoredRows([write_rows(folder, shape, tokens)]), 1 << 20, shape.steps)
         plan = Plan(table.lengths, shape.batch_tokens, 1000, 0)
         packs = ((e, p) for e in range(1000) for p in range(plan.packs(e)))
         rows = (plan.rows(e, p) for e, p in packs)

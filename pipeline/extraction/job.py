@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -50,6 +50,14 @@ class Post:
         return self.run.phase("extract") / self.task.directory
 
 
+class Reader(Protocol):
+    """Fetches the tokens of rows."""
+
+    def read(self, ref: RowRef) -> TokenRow:
+        """The row's tokens and mask."""
+        ...
+
+
 class RowReader:
     """Fetches the tokens of rows; a few shards in memory at a time."""
 
@@ -80,6 +88,13 @@ def fault_of(ref: RowRef, row: TokenRow, vocabulary: int) -> str:
     return ""
 
 
+def faulty_rows(run: RunDir, refs: Sequence[RowRef], vocabulary: int) -> list[Bad]:
+    """Those of the rows that the target cannot be given."""
+    reader = RowReader(run)
+    faults = ((ref, fault_of(ref, reader.read(ref), vocabulary)) for ref in refs)
+    return [Bad(ref.id, ref.dataset, fault) for ref, fault in faults if fault]
+
+
 class Extraction:
     """One rank at work."""
 
@@ -88,14 +103,21 @@ class Extraction:
     ) -> None:
         """`meanwhile` is called between batches, from the thread of `work`."""
         self._post = post
-        self._backend = backend
+        self.backend = backend
         self._vocabulary = vocabulary
         self._meanwhile = meanwhile
+        self.reader: Reader = RowReader(post.run)
         self.writers = 1
         """Threads that write, a shard each."""
         self.checked: Callable[[str], None] = lambda _: None
         self.model: Any = None
         """With a model, the first batch's states are compared with its own logits."""
+
+    def again(self, post: Post) -> Extraction:
+        """The same rank with other work: the target stays loaded, and was looked at."""
+        other = Extraction(post, self.backend, self._vocabulary, self._meanwhile)
+        other.writers = self.writers
+        return other
 
     def work(self, left: Sequence[RowRef]) -> None:
         """Extract the rows of this rank; on disk when it returns. All of them, unless the operator
@@ -104,9 +126,13 @@ class Extraction:
         Stopped when asked to, Failed when the states are wrong or the disk is full; what was
         finished before is on disk in either case.
         """
+        mine = left[self._post.team.rank :: self._post.team.world]
+        self.store(make_batches(mine, self._post.config.extract.batch_tokens))
+
+    def store(self, batches: Iterable[list[RowRef]]) -> None:
+        """Extract these batches; ends as `work` does."""
         post, team = self._post, self._post.team
         settings = post.config.extract
-        mine = left[team.rank :: team.world]
         with Appender(quarantine_path(post.directory, team.rank)) as appender:
             quarantine = Quarantine(appender)
             numbers = Numbers(post.task.first_number + team.rank, team.world)
@@ -125,7 +151,7 @@ class Extraction:
             ]
             behind = AsyncWriter(writers, post.clock, self._stored)
             try:
-                self._batches(make_batches(mine, settings.batch_tokens), behind)
+                self._batches(batches, behind)
             finally:
                 try:
                     behind.close()
@@ -141,15 +167,29 @@ class Extraction:
         team.count("tokens", tokens)
         team.count("bad", len(bad))
 
-    def _batches(self, batches: Sequence[list[RowRef]], behind: AsyncWriter) -> None:
-        reader = RowReader(self._post.run)
+    def rehearse(self, refs: Sequence[RowRef]) -> None:
+        """Run the target on the first rows and look at what comes; nothing is stored. Failed when
+        the states are wrong or the device is too small."""
+        batch = make_batches(refs, self._post.config.extract.batch_tokens)[0]
+        _, rows, _ = self._sound(batch)
+        if not rows:
+            return
+        states = self._try(rows)
+        if states is None:
+            raise Failed(
+                f"{len(rows)} rows of up to {len(rows[0].ids)} tokens do not fit into the device's "
+                "memory beside the target. Lower extract.batch_tokens."
+            )
+        self._check(rows, states)
+
+    def _batches(self, batches: Iterable[list[RowRef]], behind: AsyncWriter) -> None:
         waited = 0.0
         for batch in batches:
             if self._post.stop.is_set():
                 raise Stopped
             if self._post.team.over:
                 return
-            refs, rows, bad = self._sound(batch, reader)
+            refs, rows, bad = self._sound(batch)
             if bad:
                 behind.reject(bad)
             for part in self._run(refs, rows, behind):
@@ -159,14 +199,12 @@ class Extraction:
             waited = behind.waited_s
             self._meanwhile()
 
-    def _sound(
-        self, batch: Sequence[RowRef], reader: RowReader
-    ) -> tuple[list[RowRef], list[TokenRow], list[Bad]]:
+    def _sound(self, batch: Sequence[RowRef]) -> tuple[list[RowRef], list[TokenRow], list[Bad]]:
         refs: list[RowRef] = []
         rows: list[TokenRow] = []
         bad: list[Bad] = []
         for ref in batch:
-            row = reader.read(ref)
+            row = self.reader.read(ref)
             if fault := fault_of(ref, row, self._vocabulary):
                 bad.append(Bad(ref.id, ref.dataset, fault))
             else:
@@ -198,7 +236,7 @@ class Extraction:
         """The states, or None when the device is too small. The error is gone when this returns,
         and with it what its frames hold of the device's memory."""
         try:
-            return self._backend.states(rows)
+            return self.backend.states(rows)
         except torch.OutOfMemoryError:
             return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter, deque
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,24 +16,16 @@ from eagle_tui.rundir.desired import Watch
 
 from ..shards import ShardError, index_path
 from ..worker import Failed, Refused, Stopped, Worker
-from .job import Extraction, Post, writers_for
-from .plan import (
-    NoLayers,
-    choose_layers,
-    finished_shards,
-    free_bytes,
-    gigabytes,
-    read_rows,
-    why_too_big,
-)
-from .states import Backend
+from .disk import GB, Room, bytes_needed, free_bytes, gigabytes, why_no_window, why_too_big
+from .job import Extraction, Post, faulty_rows, writers_for
+from .plan import NoLayers, RowRef, choose_layers, finished_shards, read_rows, to_store
 from .target import (
     Capture,
     describe,
-    layer_count,
     load_target,
     pick_device,
     provenance,
+    shape_of,
     target_hash,
     text_config,
 )
@@ -46,6 +39,7 @@ from .task import (
     set_up,
 )
 from .team import Team
+from .writer import Bad
 
 PHASE = "extract"
 TELL_S = 1.0
@@ -64,6 +58,10 @@ class Lead:
         self._settings = worker.config.extract
         self._watch = Watch(worker.run.desired, worker.config)
         self._work = Work([], [], 0, 0, 0)
+        self._later: list[RowRef] = []
+        """Rows for which training runs the target by itself."""
+        self._faulty: list[Bad] = []
+        """Those of them that it cannot be given."""
         self._began = 0.0
         self.detail = ""
         """What is done now, beside the count of rows."""
@@ -83,7 +81,7 @@ class Lead:
             self._share(post)
             self._wait_for_others()
         except (Stopped, Failed):
-            gather_quarantine(self._worker.run, post.directory)
+            gather_quarantine(self._worker.run, post.directory, self._faulty)
             raise
         self._report(force=True)
         self._finish(post, inputs)
@@ -96,9 +94,9 @@ class Lead:
 
     def _plan(self, inputs: dict[str, str]) -> Task:
         worker, settings = self._worker, self._settings
-        count, hidden = layer_count(worker.config, worker.run)
+        shape = shape_of(worker.config, worker.run)
         try:
-            layers, note = choose_layers(settings.layers, count)
+            layers, note = choose_layers(settings.layers, shape.layers)
             wanted = read_rows(worker.run, settings.samples)
         except (NoLayers, ShardError) as error:
             raise Refused(str(error)) from error
@@ -111,22 +109,32 @@ class Lead:
         # Of the settings only those matter that change the states, and these are in the metadata.
         data = {name: value for name, value in inputs.items() if not name.startswith("[")}
         key = fingerprint(metadata, data)
-        task = set_up(worker.run, worker.attempt, key, metadata, {row.id for row in wanted})
+        here = {row.id for row in to_store(wanted, settings.mode)}
+        self._later = [row for row in wanted if row.id not in here]
+        task = set_up(worker.run, worker.attempt, key, metadata, here)
         self._work = look_up(worker.config, worker.run, task)
-        self._check_disk(hidden, settings.dtype)
-        self._tell_plan(layers, count)
+        self._check_disk(shape.hidden_size, settings.dtype)
+        self._tell_plan(layers, shape.layers)
+        if self._later:
+            self._faulty = faulty_rows(worker.run, self._later, shape.vocabulary)
         return task
 
     def _check_disk(self, hidden: int, dtype: str) -> None:
-        work, root = self._work, self._worker.run.phase("extract")
-        reason = why_too_big(
-            work.left,
-            hidden_size=hidden,
-            dtype=dtype,
-            free=free_bytes(root),
-            keep_free=self._settings.keep_free_bytes,
-            stored_rows=work.stored_train,
-        )
+        work, root, settings = self._work, self._worker.run.phase("extract"), self._settings
+        room = Room(free_bytes(root), settings.keep_free_bytes)
+        if settings.mode == "rolling":
+            epoch = bytes_needed(self._later, hidden, dtype)
+            window = min(epoch, round(settings.rolling_window_gb * GB))
+            reason = why_no_window(bytes_needed(work.left, hidden, dtype), window, room)
+        else:
+            reason = why_too_big(
+                work.left,
+                hidden_size=hidden,
+                dtype=dtype,
+                room=room,
+                stored_rows=work.stored_train,
+                live=settings.backend == "transformers",
+            )
         if reason:
             raise Refused(f"{root}: {reason}")
 
@@ -136,8 +144,15 @@ class Lead:
         ids = ", ".join(str(layer) for layer in layers)
         log.note(
             f"captures the inputs of layers {ids} of {count} and the final state after its norm, "
-            f"as {self._settings.dtype}: {len(work.left):,} rows, {tokens:,} tokens to do"
+            f"as {self._settings.dtype}"
+            + (f": {len(work.left):,} rows, {tokens:,} tokens to do" if work.wanted else "")
         )
+        if self._later:
+            log.note(
+                f"training runs the target by itself (extract.mode = {self._settings.mode}): "
+                f"{len(self._later):,} rows, {sum(row.tokens for row in self._later):,} tokens an "
+                "epoch"
+            )
         if work.stored or work.bad:
             log.note(
                 f"goes on where it was: {work.stored:,} rows are stored, {work.bad:,} put away"
@@ -146,14 +161,18 @@ class Lead:
     # -- the work ----------------------------------------------------------------------------------
 
     def _share(self, post: Post) -> None:
-        """Do this rank's share of the rows that are left."""
-        if not self._work.left:
+        """Do this rank's share of the rows that are left; where there are none since training
+        extracts by itself, try the target on a few."""
+        if not self._work.left and not self._later:
             return
         rank = open_rank(post, self._report)
         rank.checked = self._worker.log.note
         self._began = self._worker.clock.monotonic()  # loading the target is not extracting
         self._worker.log.note(f"target: {describe(rank.model)}; {self._team.world} ranks")
-        rank.work(self._work.left)
+        if self._work.left:
+            rank.work(self._work.left)
+        else:
+            rank.rehearse(self._later)
 
     def _wait_for_others(self) -> None:
         for rank in range(1, self._team.world):
@@ -176,18 +195,18 @@ class Lead:
         log = self._worker.log
         log.emit(
             "progress",
-            done=work.stored + work.bad + rows + bad,
-            total=len(work.wanted),
+            done=work.stored + work.bad + rows + bad + len(self._later),
+            total=len(work.wanted) + len(self._later),
             unit="rows",
             detail=self.detail or (f"{work.bad + bad} put away" if work.bad + bad else ""),
         )
         values = self._rates(now)
         if values and self._moved():
             log.emit("metric", values=values)
-        allowed = self._settings.max_bad_fraction * len(work.wanted)
-        if work.bad + bad > allowed:
+        bad, total = bad + work.bad + len(self._faulty), len(work.wanted) + len(self._later)
+        if bad > self._settings.max_bad_fraction * total:
             raise Failed(
-                f"{work.bad + bad} of {len(work.wanted)} rows could not be used, more than "
+                f"{bad} of {total} rows could not be used, more than "
                 f"extract.max_bad_fraction = {self._settings.max_bad_fraction} allows. The reasons "
                 f"are in {self._worker.run.phase('extract')}/quarantine.jsonl."
             )
@@ -228,13 +247,16 @@ class Lead:
                 stored[split] += 1
                 tokens[split] += row["tokens"]
                 supervised[split] += row["supervised"]
-        bad = gather_quarantine(worker.run, post.directory)
+        bad = gather_quarantine(worker.run, post.directory, self._faulty)
+        faulty = {row.id for row in self._faulty}
+        for ref in (ref for ref in self._later if ref.id not in faulty):
+            stored[ref.split] += 1
+            tokens[ref.split] += ref.tokens
+            supervised[ref.split] += ref.supervised
         put_away = {str(row["id"]) for row in bad}
         lost = _each_once(seen, put_away, {row.id for row in work.wanted}, self._team.over)
         if not stored["train"]:
-            raise Failed(
-                "No training row could be extracted; see quarantine.jsonl for the reasons."
-            )
+            raise Failed("No training row can be used; see quarantine.jsonl for the reasons.")
         seconds = worker.clock.monotonic() - self._began
         size = sum(path.stat().st_size for path in paths)
         worker.finish(
@@ -249,6 +271,7 @@ class Lead:
                 },
                 "quarantined": len(bad),
                 "bytes": size,
+                "mode": self._settings.mode,
                 **post.task.metadata,
             },
             outputs=[p for path in paths for p in (path, index_path(path))],
@@ -291,15 +314,16 @@ def _each_once(seen: Counter[str], bad: set[str], wanted: set[str], early: bool)
     return len(lost)
 
 
-def open_rank(post: Post, meanwhile: Any) -> Extraction:
-    """A rank with the target loaded. Refused when that is impossible."""
+def open_rank(post: Post, meanwhile: Callable[[], None], *, alone: bool = True) -> Extraction:
+    """A rank with the target loaded; `alone`: this process does nothing else. Refused when that is
+    impossible."""
     config, team = post.config, post.team
     device = pick_device(config.extract.device, team.local_rank)
-    if device.type == "cuda":
+    if device.type == "cuda" and alone:
         # Else whatever names no device would also take memory of the first GPU.
         torch.cuda.set_device(device)
     model = load_target(config, post.run, device)
-    backend: Backend = Capture(model, post.task.layers, post.task.metadata["dtype"])
+    backend = Capture(model, post.task.layers, post.task.metadata["dtype"])
     vocabulary = int(text_config(model.config).vocab_size)
     rank = Extraction(post, backend, vocabulary, meanwhile)
     cores = len(os.sched_getaffinity(0)) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))

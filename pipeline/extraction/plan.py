@@ -1,14 +1,14 @@
-"""What an extraction has to do: layers, rows that are left, their batches, the disk they take.
+"""What an extraction has to do: layers, rows that are left, their batches.
 
-Pure, but for what reads indices and asks how much disk is free.
+Pure, but for what reads indices.
 """
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from eagle_tui.rundir import jsonl
 from eagle_tui.rundir.paths import RunDir
@@ -17,9 +17,8 @@ from .. import shards
 from ..hidden import SUFFIX
 from ..shards import Split
 
-BYTES_OF = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1}
-_INDEX_BYTES = 160
-"""Of an index line, with its share of the shard's header."""
+T = TypeVar("T")
+
 _WINDOW_BATCHES = 16
 """Rows are sorted by length within windows of so many batches, so that a shard holds all lengths
 and a batch hardly any padding."""
@@ -80,85 +79,12 @@ def choose_layers(wanted: Sequence[int] | None, count: int) -> tuple[tuple[int, 
     )
 
 
-def bytes_per_token(hidden_size: int, dtype: str) -> int:
-    """Disk that a token takes: four states, their scales if float8, its id and mask."""
-    scales = 4 * 4 if dtype == "float8" else 0
-    return 4 * hidden_size * BYTES_OF[dtype] + scales + 5
-
-
-def bytes_needed(rows: Iterable[RowRef], hidden_size: int, dtype: str) -> int:
-    """Disk that the states of these rows take."""
-    each = bytes_per_token(hidden_size, dtype)
-    return sum(row.tokens * each + _INDEX_BYTES for row in rows)
-
-
-def rows_that_fit(rows: Sequence[RowRef], hidden_size: int, dtype: str, room: int) -> int:
-    """How many training rows fit into `room` bytes, in order, after all rows for validation."""
-    each = bytes_per_token(hidden_size, dtype)
-    room -= bytes_needed((r for r in rows if r.split == "val"), hidden_size, dtype)
-    count = 0
-    for row in rows:
-        if row.split == "val":
-            continue
-        room -= row.tokens * each + _INDEX_BYTES
-        if room < 0:
-            break
-        count += 1
-    return count
-
-
-def free_bytes(directory: Path) -> int:
-    """Room on the disk of a directory that exists, or of its nearest parent that does."""
-    while not directory.exists():
-        directory = directory.parent
-    return shutil.disk_usage(directory).free
-
-
-def why_too_big(
-    rows: Sequence[RowRef],
-    *,
-    hidden_size: int,
-    dtype: str,
-    free: int,
-    keep_free: int,
-    stored_rows: int,
-) -> str:
-    """Why the rows do not fit on the disk, and what would; empty when they do.
-
-    `rows` are those still to be stored, `stored_rows` the training rows stored before.
-    """
-    need, room = bytes_needed(rows, hidden_size, dtype), free - keep_free
-    if need <= room:
-        return ""
-    tokens = sum(row.tokens for row in rows)
-    text = (
-        f"The states of {tokens:,} tokens in {len(rows):,} rows need {gigabytes(need)} as {dtype}; "
-        f"{gigabytes(free)} are free, of which extract.keep_free_bytes keeps "
-        f"{gigabytes(keep_free)}."
-    )
-    options: list[str] = []
-    if dtype != "float8":
-        small = bytes_needed(rows, hidden_size, "float8")
-        fits = "fits" if small <= room else "does not fit either"
-        options.append(f'extract.dtype = "float8" needs {gigabytes(small)} ({fits})')
-    if dtype == "float32":
-        half = bytes_needed(rows, hidden_size, "bfloat16")
-        fits = "fits" if half <= room else "does not fit either"
-        options.append(f'extract.dtype = "bfloat16" needs {gigabytes(half)} ({fits})')
-    fitting = rows_that_fit(rows, hidden_size, dtype, room)
-    if fitting + stored_rows > 0:
-        options.append(f"extract.samples = {fitting + stored_rows} fits")
-    options.append("or make room")
-    return f"{text} What can be done: {'; '.join(options)}."
-
-
-def gigabytes(count: float) -> str:
-    """Bytes for a sentence, in units of 1000."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if abs(count) < 1000:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:,.2f} TB"
+def to_store(rows: Sequence[RowRef], mode: str) -> list[RowRef]:
+    """Those of the rows whose states this phase stores: all, or where training extracts by itself
+    the held-out ones or none."""
+    if mode == "stored":
+        return list(rows)
+    return [row for row in rows if row.split == "val"] if mode == "rolling" else []
 
 
 def read_rows(run: RunDir, samples: int | None) -> list[RowRef]:
@@ -224,11 +150,20 @@ def make_batches(rows: Sequence[RowRef], batch_tokens: int) -> list[list[RowRef]
 
 
 def _cut(window: list[RowRef], batch_tokens: int) -> list[list[RowRef]]:
-    batches: list[list[RowRef]] = []
-    batch: list[RowRef] = []
     # Longest first: what does not fit into the device's memory is met at the beginning.
-    for row in sorted(window, key=lambda r: -r.tokens):
-        width = batch[0].tokens if batch else row.tokens
+    rows = sorted(window, key=lambda row: -row.tokens)
+    return cut_by_length(rows, lambda row: row.tokens, batch_tokens)
+
+
+def cut_by_length(
+    rows: Sequence[T], length: Callable[[T], int], batch_tokens: int
+) -> list[list[T]]:
+    """Batches of rows that come longest first, padding included at most `batch_tokens` each; a row
+    longer than that is alone."""
+    batches: list[list[T]] = []
+    batch: list[T] = []
+    for row in rows:
+        width = length(batch[0]) if batch else length(row)
         if batch and width * (len(batch) + 1) > batch_tokens:
             batches.append(batch)
             batch = []

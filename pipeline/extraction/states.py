@@ -56,6 +56,14 @@ class Backend(Protocol):
         """The states of a batch of rows of like length."""
         ...
 
+    def away(self) -> None:
+        """Leave the device to others for a while."""
+        ...
+
+    def back(self) -> None:
+        """Take the device again."""
+        ...
+
 
 def nothing() -> None:
     """For states that are on the CPU already."""

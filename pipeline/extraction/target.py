@@ -7,7 +7,7 @@ import importlib.util
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +30,27 @@ _WEIGHTS = ("*.safetensors", "*.bin", "*.gguf")
 
 
 def pick_device(wanted: str, local_rank: int = 0) -> torch.device:
-    """The device of a rank. Refused when CUDA is wanted and not there."""
+    """The device of a rank; `cuda:N` is that of the first one. Refused when CUDA is wanted and not
+    there."""
     if wanted == "cpu":
         return torch.device("cpu")
     if not torch.cuda.is_available():
-        if wanted == "cuda":
+        if wanted != "auto":
             raise Refused(
-                'device = "cuda", but PyTorch finds no GPU. Set device = "auto" or "cpu" in '
+                f'device = "{wanted}", but PyTorch finds no GPU. Set device = "auto" or "cpu" in '
                 "run.toml, or look at the driver with nvidia-smi."
             )
         return torch.device("cpu")
-    return torch.device("cuda", local_rank % torch.cuda.device_count())
+    count = torch.cuda.device_count()
+    _, _, first = wanted.partition(":")
+    if not first:
+        return torch.device("cuda", local_rank % count)
+    if int(first) + local_rank >= count:
+        raise Refused(
+            f'device = "{wanted}": rank {local_rank} would take GPU {int(first) + local_rank}, but '
+            f"this machine has {count}, numbered from 0. Use fewer ranks, or a lower number."
+        )
+    return torch.device("cuda", int(first) + local_rank)
 
 
 def load_target(
@@ -92,8 +102,9 @@ def _check_spread(config: RunConfig) -> None:
     other = "Or set extract.backend to sglang."
     if int(os.environ.get("LOCAL_WORLD_SIZE", "1")) > 1:
         raise Refused(
-            f"{what}, and with several ranks each would take all GPUs. Set extract.nproc to 1: one "
-            f"process then spreads the model over all of them. {other}"
+            f"{what}, and with several ranks each would take all GPUs. Set nproc to 1 ([extract], "
+            "or [train] where training extracts): one process then spreads the model over all of "
+            f"them. {other}"
         )
     if importlib.util.find_spec("accelerate") is None:
         raise Refused(
@@ -112,8 +123,17 @@ def text_config(config: Any) -> Any:
     return config.get_text_config() if hasattr(config, "get_text_config") else config
 
 
-def layer_count(config: RunConfig, run: RunDir) -> tuple[int, int]:
-    """Layers and hidden size of the target, without its weights. Refused when it tells neither."""
+@dataclass(frozen=True)
+class Shape:
+    """What a target's configuration tells of it."""
+
+    layers: int
+    hidden_size: int
+    vocabulary: int
+
+
+def shape_of(config: RunConfig, run: RunDir) -> Shape:
+    """The shape of the target, without its weights. Refused when it does not tell."""
     from transformers import AutoConfig
 
     place = targets.resolve_model(config, run)
@@ -121,11 +141,11 @@ def layer_count(config: RunConfig, run: RunDir) -> tuple[int, int]:
         found = text_config(
             AutoConfig.from_pretrained(place, trust_remote_code=config.target.trust_remote_code)
         )
-        return int(found.num_hidden_layers), int(found.hidden_size)
+        return Shape(int(found.num_hidden_layers), int(found.hidden_size), int(found.vocab_size))
     except (OSError, ValueError, AttributeError) as error:
         raise Refused(
-            f"target.model {config.target.model!r}: its config.json tells no num_hidden_layers and "
-            f"hidden_size ({error})."
+            f"target.model {config.target.model!r}: its config.json tells no num_hidden_layers, "
+            f"hidden_size and vocab_size ({error})."
         ) from error
 
 
@@ -212,6 +232,18 @@ class Capture:
         if self.device.type != "cuda":
             return tensor
         return tensor.pin_memory().to(self.device, non_blocking=True)
+
+    def away(self) -> None:
+        """Leave the GPU to others: the weights go to the CPU's memory. Not those of a model that is
+        spread over several."""
+        if self.device.type == "cuda" and not hasattr(self.model, "hf_device_map"):
+            self.model.to("cpu")
+            torch.cuda.empty_cache()
+
+    def back(self) -> None:
+        """Take the weights back to the GPU."""
+        if self.device.type == "cuda" and not hasattr(self.model, "hf_device_map"):
+            self.model.to(self.device)
 
     def forward(self, ids: Tensor) -> tuple[list[Tensor], Tensor]:
         """Three captured states and the final one, each [B, T, Ht], of ids [B, T]."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from eagle_tui.config.model import RunConfig
 from eagle_tui.rundir import atomic, jsonl, manifest
 from eagle_tui.rundir.paths import RunDir
 
-from .plan import RowRef, finished_shards, ids_done, read_rows, shard_number
+from .plan import RowRef, finished_shards, ids_done, read_rows, shard_number, to_store
+from .writer import Bad
 
 _TASK = "task.json"
 _QUARANTINE = "quarantine-*.jsonl"
@@ -75,7 +77,7 @@ def set_up(run: RunDir, attempt: int, key: str, metadata: dict[str, str], wanted
     mine = begun or _new_directory(root, attempt)
     if begun is None:
         atomic.write_json(mine / _TASK, {"key": key, **metadata})
-    _tidy(mine)
+    tidy(mine)
     numbers = [shard_number(path) for path in finished_shards(mine)]
     return Task(mine.name, max(numbers, default=-1) + 1, metadata)
 
@@ -93,7 +95,7 @@ def _read_task(directory: Path) -> str:
     return str(body.get("key")) if isinstance(body, dict) else ""
 
 
-def _tidy(directory: Path) -> None:
+def tidy(directory: Path) -> None:
     whole = {p.name.partition(".")[0] for p in finished_shards(directory)}
     for path in directory.iterdir():
         torn = path.name.endswith(".tmp")
@@ -125,7 +127,7 @@ def look_up(config: RunConfig, run: RunDir, task: Task) -> Work:
     before = [p for p in finished_shards(directory) if shard_number(p) < task.first_number]
     stored = ids_done(before)
     bad = ids_done([], directory.glob(_QUARANTINE)) - stored
-    wanted = read_rows(run, config.extract.samples)
+    wanted = to_store(read_rows(run, config.extract.samples), config.extract.mode)
     return Work(
         wanted=wanted,
         left=[row for row in wanted if row.id not in stored and row.id not in bad],
@@ -140,10 +142,12 @@ def quarantine_path(directory: Path, rank: int) -> Path:
     return directory / f"quarantine-{rank:04d}.jsonl"
 
 
-def gather_quarantine(run: RunDir, directory: Path) -> list[dict[str, Any]]:
-    """Every row put away by any rank of any attempt, also written to RUN/hidden/quarantine.jsonl
-    where an operator looks for it; no file when there is none."""
-    found: dict[str, dict[str, Any]] = {}
+def gather_quarantine(
+    run: RunDir, directory: Path, more: Sequence[Bad] = ()
+) -> list[dict[str, Any]]:
+    """Every row put away by any rank of any attempt, and `more`, also written to
+    RUN/hidden/quarantine.jsonl where an operator looks for it; no file when there is none."""
+    found: dict[str, dict[str, Any]] = {bad.id: asdict(bad) for bad in more}
     for path in sorted(directory.glob(_QUARANTINE)):
         for row in jsonl.rows(path):
             found.setdefault(str(row["id"]), row)

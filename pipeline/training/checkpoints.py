@@ -77,6 +77,9 @@ class Checkpoints:
         path = self._root / name
         if not path.exists():
             self._write(path, state, {_MODEL: model, _OPTIMIZER: optimizer})
+        elif state != self.state(name):
+            # The same weights, judged since.
+            atomic.write_json(path / _STATE, state.model_dump(mode="json"))
         index = self.index()
         self._point(Index(last=name, best=name if best else index.best))
         return path

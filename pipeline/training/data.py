@@ -1,4 +1,4 @@
-"""Hidden-state rows as batches: a table of all rows, and a thread that makes batches ahead."""
+"""Rows as batches: a table of all rows of a split, and threads that make batches ahead."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
@@ -17,16 +16,13 @@ from torch import Tensor
 
 from ..drafter.attention import Documents
 from ..drafter.ttt import Rows
-from ..hidden import HiddenShard, open_hidden
+from ..hidden import HiddenRow
+from .sources import Source
 
 LEAST_SUPERVISED: Final = 2
 """Rows with fewer supervised tokens teach nothing: one draft needs a token to read and a target."""
 _AHEAD: Final = 2
 """Batches that wait, besides those in the making."""
-
-
-class BadRow(ValueError):
-    """A row whose states cannot be trained on; the message names it."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +46,24 @@ class Batch:
     def tokens(self) -> int:
         return len(self.rows.ids)
 
+    @property
+    def learned(self) -> int:
+        """Rows from which something is learned: not those that have no states."""
+        return sum(1 for count in self.supervised if count)
+
     def to(self, device: torch.device) -> Batch:
         """On the device; does not wait for the copy."""
         if device.type == "cpu":
             return self
-        return self.each(lambda t: t.to(device, non_blocking=True))
+
+        def there(tensor: Tensor) -> Tensor:
+            if tensor.is_cuda:
+                # Made on a stream of its own, to whose memory it goes back: not before this one
+                # has used it.
+                tensor.record_stream(torch.cuda.current_stream(tensor.device))
+            return tensor.to(device, non_blocking=True)
+
+        return self.each(there)
 
     def each(self, change: Callable[[Tensor], Tensor]) -> Batch:
         """The same with every tensor changed."""
@@ -83,61 +92,55 @@ class _Document:
 
 
 class Table:
-    """All rows of a split that can be trained on, cut to `max_tokens`."""
+    """All rows of a split that can be trained on, cut to `max_tokens`, in the order of their ids:
+    the same wherever the states come from, and however many ranks have extracted them."""
 
-    def __init__(self, paths: list[Path], max_tokens: int, steps: int) -> None:
+    def __init__(self, source: Source, max_tokens: int, steps: int) -> None:
         """`steps` of the training-time test: tails begin so many rows before the first supervised
         token."""
-        self.shards: list[HiddenShard] = [open_hidden(path) for path in paths]
+        self.source = source
         self._steps = steps
-        self._sound: set[int] = set()
-        """Rows whose states were found to be finite."""
-        self._at: list[tuple[int, int]] = []
-        self.datasets: list[str] = []
-        self.ids: list[str] = []
-        lengths: list[int] = []
+        self._limit = max_tokens
         self.skipped = 0
         """Rows with too few supervised tokens."""
         self.example = ""
         """One of them, for a message."""
-        for number, shard in enumerate(self.shards):
-            for row, entry in enumerate(shard.index()):
-                length = min(shard.length(row), max_tokens)
-                if self._supervised(shard, row, length) < LEAST_SUPERVISED:
-                    self.skipped += 1
-                    self.example = self.example or (
-                        f"row {entry['id']} of {entry['dataset']} ({shard.path.name})"
-                    )
-                    continue
-                self._at.append((number, row))
-                self.datasets.append(str(entry["dataset"]))
-                self.ids.append(str(entry["id"]))
-                lengths.append(length)
-        self.lengths = np.array(lengths, np.int64)
+        found: list[tuple[str, str, int, int]] = []
+        for place, entry in enumerate(source.entries()):
+            mask = source.tokens(place)[1][:max_tokens]
+            if int(mask.sum()) < LEAST_SUPERVISED:
+                self.skipped += 1
+                self.example = self.example or f"row {entry.id} of {entry.dataset} ({entry.where})"
+                continue
+            found.append((entry.id, entry.dataset, place, len(mask)))
+        found.sort()
+        self.ids = [row[0] for row in found]
+        self.datasets = [row[1] for row in found]
+        self.places = [row[2] for row in found]
+        """Of the rows in the source."""
+        self.lengths = np.array([row[3] for row in found], np.int64)
 
     def __len__(self) -> int:
-        return len(self._at)
-
-    @staticmethod
-    def _supervised(shard: HiddenShard, row: int, length: int) -> int:
-        start = int(shard.offsets[row])
-        return int(shard.mask[start : start + length].sum())
+        return len(self.ids)
 
     def tokens(self) -> Iterator[tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]]:
         """Ids and masks of all rows, without touching states."""
-        for (number, row), length in zip(self._at, self.lengths, strict=True):
-            shard = self.shards[number]
-            start = int(shard.offsets[row])
-            part = slice(start, start + int(length))
-            yield shard.ids[part].numpy(), shard.mask[part].numpy()
+        for place in self.places:
+            ids, mask = self.source.tokens(place)
+            yield ids[: self._limit].numpy(), mask[: self._limit].numpy()
 
     def batch(self, numbers: list[int], *, pin: bool = False) -> Batch:
-        """Rows laid end to end. Without rows: one document of two tokens and nothing to learn, so
-        that a rank without work can still take part. `pin`: in memory from which a GPU copies
-        without waiting. BadRow for states that are not finite."""
-        documents = [self._document(number) for number in numbers] or [self._nothing()]
+        """Rows laid end to end. In place of a row without states, and without rows: a document of
+        two tokens and nothing to learn, so that a rank without work can still take part. `pin`: in
+        memory from which a GPU copies without waiting. BadRow for states that are not finite."""
+        with self.source.making():
+            return self._batch(numbers, pin)
+
+    def _batch(self, numbers: list[int], pin: bool) -> Batch:
+        rows = self.source.states([self.places[n] for n in numbers], self._limit)
+        documents = [self._document(row, rows) for row in rows or [None]]
         docs = Documents.of([len(d.ids) for d in documents], [d.tail for d in documents])
-        rows = Rows(
+        laid = Rows(
             ids=torch.cat([d.ids for d in documents]),
             aux=_joined([d.aux for d in documents], pin=pin),
             positions=torch.cat([torch.arange(len(d.ids)) for d in documents]),
@@ -148,7 +151,7 @@ class Table:
             for d, start in zip(documents, docs.tail_bounds, strict=False)
         ]
         batch = Batch(
-            rows,
+            laid,
             torch.cat(anchors),
             torch.cat([d.depths for d in documents]),
             _joined([d.last for d in documents], pin=pin),
@@ -156,41 +159,41 @@ class Table:
             tuple(len(d.depths) for d in documents),
         )
         # A copy from memory that is not pinned would wait for the GPU, however small it is.
-        return batch.each(lambda t: t if t.is_pinned() else t.pin_memory()) if pin else batch
+        return batch.each(pinned) if pin else batch
 
-    def _document(self, number: int) -> _Document:
-        shard_number, row = self._at[number]
-        shard, length = self.shards[shard_number], int(self.lengths[number])
-        found = shard[row]
-        aux, last = found.aux[:length], found.last[:length]
-        for what, states in (("aux", aux), ("last", last)) if number not in self._sound else ():
-            if not bool(torch.isfinite(states.sum(dtype=torch.float32))):
-                raise BadRow(
-                    f"row {self.ids[number]} of {self.datasets[number]} ({shard.path}, row {row}) "
-                    f"has {what} states that are not finite. Run the extract phase again."
-                )
-        self._sound.add(number)
-        depths = torch.nonzero(found.mask[:length] == 1).flatten()
+    def _document(self, row: HiddenRow | None, rows: list[HiddenRow | None]) -> _Document:
+        if row is None:
+            return self._nothing(next((r.aux for r in rows if r is not None), None))
+        depths = torch.nonzero(row.mask == 1).flatten()
         depths = depths[depths > 0]
-        tail = length - max(0, int(depths[0]) - self._steps)
-        return _Document(found.ids[:length].long(), aux, last[depths], depths, tail)
+        tail = len(row.ids) - max(0, int(depths[0]) - self._steps)
+        return _Document(row.ids.long(), row.aux, row.last[depths], depths, tail)
 
-    def _nothing(self) -> _Document:
-        width = self.shards[0].hidden_size
-        none = torch.zeros(0, dtype=torch.int64)
+    def _nothing(self, like: Tensor | None) -> _Document:
+        """As the other rows of the pack are, if there are any."""
+        width, kind = self.source.hidden_size, self.source.dtype if like is None else like.dtype
+        device = "cpu" if like is None else like.device
         return _Document(
             torch.zeros(2, dtype=torch.int64),
-            torch.zeros(2, 3 * width, dtype=self.shards[0].aux.dtype),
-            torch.zeros(0, width),
-            none,
+            torch.zeros(2, 3 * width, dtype=kind, device=device),
+            torch.zeros(0, width, dtype=kind, device=device),
+            torch.zeros(0, dtype=torch.int64),
             2,
         )
+
+
+def pinned(tensor: Tensor) -> Tensor:
+    """A tensor of the CPU in pinned memory; one of a device as it is."""
+    return tensor if tensor.is_cuda or tensor.is_pinned() else tensor.pin_memory()
 
 
 def _joined(parts: list[Tensor], *, pin: bool) -> Tensor:
     """Parts laid end to end, copied once."""
     rows = sum(len(part) for part in parts)
-    whole = torch.empty(rows, *parts[0].shape[1:], dtype=parts[0].dtype, pin_memory=pin)
+    first = parts[0]
+    pin = pin and not first.is_cuda
+    shape = (rows, *first.shape[1:])
+    whole = torch.empty(shape, dtype=first.dtype, device=first.device, pin_memory=pin)
     return torch.cat(parts, out=whole)
 
 

@@ -15,9 +15,10 @@ from eagle_tui.config.drafter import TrainSection
 
 from ..drafter.loss import TargetHead, make_targets
 from ..drafter.module import Drafter
-from ..worker import Failed
+from ..worker import Failed, Stopped
 from .checkpoints import Checkpoints, State
 from .data import Ahead, Batch, Table
+from .feed import EndEarly, Feed
 from .flops import peak_flops, step_flops
 from .optimizers import Optimizers, module_state
 from .plan import Place, Plan, rate_factor
@@ -72,13 +73,14 @@ class Loop:
         report: Reporter,
         stop: threading.Event,
         finish: Callable[[], bool],
+        feed: Feed,
     ) -> None:
         """`stop`: leave a checkpoint and come back; `finish`: end with what is there. Both are
         looked at before every step; what one rank sees, all do."""
         self._s = setting
         self._state = state
         self._report = report
-        self._stop, self._finish = stop, finish
+        self._stop, self._finish, self._feed = stop, finish, feed
         s = setting.settings
         self._plan = Plan(setting.train.lengths, s.batch_tokens, s.epochs, s.seed)
         self._total = self._plan.total_steps(state.place, setting.ranks.world, s.max_steps)
@@ -88,26 +90,53 @@ class Loop:
         self._judged = bool(state.validated and state.validated["step"] == state.step)
 
     def run(self) -> Ending:
-        """Train. Failed when the loss is no longer finite."""
-        s, ranks = self._s.settings, self._s.ranks
+        """Train. Failed when the loss is no longer finite, or as the feed fails."""
         self._report.begin(self._state, self._total)
-        packs, pin = self._packs(self._state.place), ranks.device.type == "cuda"
-        threads = _GPU_THREADS if pin else 1
+        ending: Ending | None = None
+        while ending is None:
+            ending = self._span() if self._state.step < self._total else self._end("")
+        if not ending.stopped:
+            self._feed.end()
+        return ending
+
+    def _span(self) -> Ending | None:
+        """Train on what the feed has for us."""
+        try:
+            place, left = self._state.place, self._total - self._state.step
+            end = self._feed.begin(self._plan, place, left)
+        except (Stopped, EndEarly) as asked:
+            return self._leave(stopped=isinstance(asked, Stopped))
+        ending = self._steps(place.epoch, end)
+        if ending is None and end is not None:
+            self._save()
+            self._feed.end()
+        return ending
+
+    def _leave(self, *, stopped: bool) -> Ending:
+        """End as asked, with a checkpoint of all that was done."""
+        self._save()
+        why = "" if stopped else "ended by the operator"
+        return Ending(self._state, self._total, why, stopped=stopped)
+
+    def _steps(self, epoch: int, end: int | None) -> Ending | None:
+        """Steps up to pack `end` of the epoch, or to the end of all."""
+        s, ranks = self._s.settings, self._s.ranks
+        packs, pin = self._packs(epoch, end), ranks.device.type == "cuda"
+        threads = _GPU_THREADS if pin and self._s.train.source.parallel else 1
         with Ahead(self._s.train, packs, pin=pin, threads=threads) as ahead:
             self._meter.restart(self._s.clock.monotonic())
-            while self._state.step < self._total:
+            while self._state.step < self._total and within(self._state.place, epoch, end):
                 stop, finish, save, tell = ranks.any(self._flags())
                 if tell:
                     self._tell()
-                if stop or finish or save:
-                    self._save()
                 if stop or finish:
-                    why = "" if stop else "ended by the operator"
-                    return Ending(self._state, self._total, why, stopped=stop)
+                    return self._leave(stopped=stop)
+                if save:
+                    self._save()
                 self._step(self._next(ahead))
                 if self._state.step % s.validate_steps == 0 and self._validate():
                     return self._end(f"no better after {s.patience} validations")
-        return self._end("")
+        return None
 
     def _end(self, why: str) -> Ending:
         self._tell()
@@ -116,10 +145,11 @@ class Loop:
         self._save()
         return Ending(self._state, self._total, why)
 
-    def _packs(self, place: Place) -> Iterator[list[int]]:
-        """Rows of this rank's packs, from here to the end of the last epoch."""
-        world, rank = self._s.ranks.world, self._s.ranks.rank
-        while place.epoch < self._plan.epochs:
+    def _packs(self, epoch: int, end: int | None) -> Iterator[list[int]]:
+        """Rows of this rank's packs, from here to pack `end` of the epoch, or that of the last
+        epoch."""
+        world, rank, place = self._s.ranks.world, self._s.ranks.rank, self._state.place
+        while place.epoch < self._plan.epochs and within(place, epoch, end):
             yield self._plan.rows(place.epoch, place.packs + rank)
             place = self._plan.after(place, world)
 
@@ -162,7 +192,7 @@ class Loop:
         )
         self._judged = False
         place = self._plan.after(self._state.place, ranks.world)
-        done = torch.tensor([batch.tokens, len(batch.numbers)])
+        done = torch.tensor([batch.tokens, batch.learned])
         tokens, rows = (int(n) for n in ranks.sum(done))
         self._state = self._state.model_copy(
             update={
@@ -229,6 +259,11 @@ class Loop:
                 self._report.saved(self._state, path, best=best)
             self._s.ranks.barrier()
         self._saved_at = self._s.clock.monotonic()
+
+
+def within(place: Place, epoch: int, end: int | None) -> bool:
+    """Before pack `end` of the epoch; always, when there is no such end."""
+    return end is None or (place.epoch, place.packs) < (epoch, end)
 
 
 def clip(drafter: Drafter, limit: float) -> Tensor:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -117,6 +118,8 @@ class Reporter:
         self._log = log
         self._epochs = epochs
         self._accept: float | None = None
+        self._last: dict[str, Any] = {}
+        self._told_at = -math.inf
 
     def note(self, text: str, *, warning: bool = False) -> None:
         """Say something to the operator."""
@@ -137,6 +140,14 @@ class Reporter:
             told = {**values, "accept": self._accept}
             self._log.emit("metric", values={k: _rounded(v) for k, v in told.items()})
 
+    def extracting(self, done: int, total: int, now: float) -> None:
+        """A window is being extracted; told once a second."""
+        if self._log is None or now - self._told_at < _EVERY_S:
+            return
+        self._told_at = now
+        detail = f"extracts the next rows: batch {done:,} of {total:,}"
+        self._log.emit("progress", **{**self._last, "detail": detail})
+
     def verdict(self, state: State, verdict: Verdict, *, better: bool) -> None:
         """A validation."""
         self._accept = verdict.overall.accept
@@ -154,7 +165,8 @@ class Reporter:
         if self._log:
             epoch = min(state.epoch + 1, self._epochs)
             detail = f"epoch {epoch} of {self._epochs}"
-            self._log.emit("progress", done=state.step, total=total, unit="steps", detail=detail)
+            self._last = {"done": state.step, "total": total, "unit": "steps", "detail": detail}
+            self._log.emit("progress", **self._last)
 
 
 def _rounded(value: float | None) -> float | None:

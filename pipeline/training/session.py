@@ -14,14 +14,16 @@ from eagle_tui.rundir.desired import Watch
 from ..drafter.config import DrafterError
 from ..worker import Failed, Refused, Stopped, Worker
 from .checkpoints import CheckpointError, Checkpoints, State
-from .data import BadRow
+from .feed import Feed, Whole
 from .loop import Loop, Setting
 from .model import TrainingModel
 from .optimizers import NoMuon, Optimizers
 from .publish import publish
 from .ranks import NoDevice, Ranks, join, spread
 from .report import Reporter
+from .rolling import Rolling
 from .setup import Material, agreement, doubt, fresh_drafter, gather, target_head
+from .sources import BadRow
 
 PHASE: Final = "train"
 
@@ -60,20 +62,40 @@ def _train(worker: Worker, ranks: Ranks, *, quiet: bool) -> None:
     settings = worker.config.train
     inputs = manifest.inputs_of(worker.config, worker.run, PHASE)
     report = Reporter(None if quiet else worker.log, settings.epochs)
-    material = gather(worker.config, worker.run)
+    material = gather(worker.config, worker.run, ranks)
     _describe(material, report)
     checkpoints = Checkpoints(worker.run.phase(PHASE) / "checkpoints")
     setting, state = _prepare(worker, material, ranks, checkpoints, report)
-    share = agreement(material, setting.head, ranks.device)
-    if text := doubt(share):
-        report.note(text, warning=True)
     finish = Finish(worker, look=ranks.first)
-    ending = Loop(setting, state, report, worker.stop, finish).run()
+    feed = _feed(worker, material, ranks, report, finish)
+    if text := doubt(agreement(material, setting.head, ranks.device)):
+        report.note(text, warning=True)
+    ending = Loop(setting, state, report, worker.stop, finish, feed).run()
+    if away := material.rows.away:
+        report.note(f"{len(away):,} rows were put away", warning=True)
     if ending.stopped:
         raise Stopped
     if ranks.first:
         publish(worker, material, checkpoints, ending, inputs, report)
     ranks.barrier()
+
+
+def _feed(
+    worker: Worker, material: Material, ranks: Ranks, report: Reporter, finish: Finish
+) -> Feed:
+    rows = material.rows
+    if rows.window is None or rows.metadata is None:
+        return Whole()
+    return Rolling(
+        worker,
+        ranks,
+        rows.train,
+        rows.window,
+        rows.metadata,
+        material.identity,
+        report,
+        finish,
+    )
 
 
 def _describe(material: Material, report: Reporter) -> None:

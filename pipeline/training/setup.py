@@ -17,10 +17,13 @@ from ..drafter.loss import TargetHead
 from ..drafter.module import Drafter
 from ..drafter.target_weights import TargetWeights
 from ..drafter.vocabulary import DraftVocabulary, choose, count_tokens
-from ..hidden import HiddenError, HiddenShard, find_hidden
+from ..hidden import HiddenError
+from ..shards import ShardError
 from ..targets import resolve_model
 from ..worker import Refused
 from .data import Table
+from .ranks import Ranks
+from .rows import Rows, open_rows
 
 _SAMPLE_ROWS: Final = 8
 _LEAST_AGREEMENT: Final = 0.3
@@ -34,23 +37,28 @@ class Material:
     config: DrafterConfig
     vocabulary: DraftVocabulary
     target: TargetWeights
-    train: Table
-    val: Table
+    rows: Rows
     identity: dict[str, str]
     """Fingerprints of what must be the same for a checkpoint to be continued."""
 
+    @property
+    def train(self) -> Table:
+        return self.rows.train
 
-def gather(config: RunConfig, run: RunDir) -> Material:
+    @property
+    def val(self) -> Table:
+        return self.rows.val
+
+
+def gather(config: RunConfig, run: RunDir, ranks: Ranks) -> Material:
     """Read what is there. Refused, with the reason, when it cannot be trained on."""
     settings = config.train
     try:
-        train, val = (
-            Table(find_hidden(run, split), settings.max_tokens, settings.ttt_steps)
-            for split in ("train", "val")
-        )
         target = TargetWeights.open(resolve_model(config, run))
-    except (HiddenError, DrafterError) as error:
+        rows = open_rows(config, run, target, ranks)
+    except (HiddenError, DrafterError, ShardError) as error:
         raise Refused(str(error)) from error
+    train = rows.train
     if not len(train):
         example = f", for example {train.example}" if train.example else ""
         raise Refused(
@@ -58,13 +66,12 @@ def gather(config: RunConfig, run: RunDir) -> Material:
             f"have fewer than 2 supervised ones{example}. Look at the loss mask: does merge find "
             "the answers, and is train.max_tokens longer than the prompts?"
         )
-    layers = _conventions([*train.shards, *val.shards], target)
     try:
         counts = count_tokens(train.tokens(), target.vocab_size)
         vocabulary = choose(counts, settings.draft_vocab, target.eos_ids())
         drafter = DrafterConfig.for_target(
             target.config,
-            layers,
+            rows.layers,
             len(vocabulary.ids),
             intermediate_size=settings.intermediate_size,
             dtype=settings.dtype,
@@ -72,45 +79,8 @@ def gather(config: RunConfig, run: RunDir) -> Material:
     except ValueError as error:
         raise Refused(f"The drafter cannot be made: {error}.") from error
     return Material(
-        drafter, vocabulary, target, train, val, _identity(run, settings, drafter, vocabulary)
+        drafter, vocabulary, target, rows, _identity(run, settings, drafter, vocabulary)
     )
-
-
-def _conventions(shards: list[HiddenShard], target: TargetWeights) -> tuple[int, int, int]:
-    """The layers whose states the shards hold. Refused when a shard does not say which, does not
-    say that the last state is after the norm, or differs from the others."""
-    found: set[tuple[int, int, int]] = set()
-    for shard in shards:
-        try:
-            found.add(shard.layers)
-        except (KeyError, ValueError):
-            raise Refused(
-                f"{shard.path}: does not say of which layers its states are (metadata `layers`, "
-                "three indices of hidden states). Run the extract phase again."
-            ) from None
-        norm = shard.metadata.get("norm")
-        if norm != "post":
-            raise Refused(
-                f"{shard.path}: its last states are {norm or 'of an unknown norm'!r}; training "
-                "needs them after the final norm (`post`). Run the extract phase again."
-            )
-        if shard.hidden_size != target.hidden_size:
-            raise Refused(
-                f"{shard.path}: states are {shard.hidden_size} wide, those of the target "
-                f"{target.hidden_size}. Was target.model changed? Run the extract phase again."
-            )
-    if len(found) != 1:
-        raise Refused(
-            f"The shards hold states of different layers: {', '.join(map(str, sorted(found)))}. "
-            "Run the extract phase again."
-        )
-    layers = found.pop()
-    if not 1 <= layers[0] < layers[1] < layers[2] < target.num_layers:
-        raise Refused(
-            f"The states are those of layers {layers}; a drafter that SGLang can serve needs three "
-            f"different, ascending indices from 1 to {target.num_layers - 1}. Set extract.layers."
-        )
-    return layers
 
 
 def _identity(
@@ -119,6 +89,7 @@ def _identity(
     extracted = manifest.read(run, "extract")
     made: Any = [extracted.inputs, extracted.outputs] if extracted else None
     order = settings.model_dump(mode="json", include={"seed", "batch_tokens", "max_tokens"})
+    order["rows"] = "by id"
     return {
         "hidden states": manifest.fingerprint(made),
         "draft vocabulary": manifest.fingerprint(vocabulary.ids.tolist()),
@@ -153,9 +124,11 @@ def target_head(
 
 
 def agreement(material: Material, head: TargetHead, device: torch.device) -> float:
-    """Share of the supervised tokens of some rows that the stored final states predict. A low one
+    """Share of the supervised tokens of some rows that the target's final states predict. A low one
     means another target, a wrong norm, or text that the target did not write."""
-    table = material.train
+    table = material.val if material.rows.window else material.train
+    if not len(table):
+        return 1.0
     batch = table.batch(list(range(min(_SAMPLE_ROWS, len(table))))).to(device)
     _, favourite = head.survey(batch.last)
     right = total = start = 0
@@ -173,7 +146,7 @@ def doubt(share: float) -> str:
     if share >= _LEAST_AGREEMENT:
         return ""
     return (
-        f"the stored final states predict only {share:.0%} of the text's own tokens: they are of "
+        f"the target's final states predict only {share:.0%} of the text's own tokens: they are of "
         "another target or another norm, or the target did not write this text. The drafter will "
         "hardly be of use."
     )

@@ -100,6 +100,8 @@ def validate(
         end = 0
         for row, count in zip(batch.numbers, batch.supervised, strict=False):
             part = slice(end, end := end + count)
+            if not count:
+                continue  # a row without states
             hit, share, valid = (array[:, part] for array in found)
             length = int(table.lengths[row])
             tally = tally_row(hit, share, valid, depths[part], length, walk_steps)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from eagle_tui.pipeline.extraction import plan, target
+from eagle_tui.pipeline.extraction import disk, plan, target
 from eagle_tui.pipeline.extraction.states import to_float8
 from eagle_tui.pipeline.hidden import (
     HiddenError,
@@ -180,21 +180,21 @@ def test_it_is_refused_before_the_first_byte_when_the_disk_is_too_small(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = make_world(tmp_path / "run", 40, dtype="bfloat16", keep_free_bytes=1000)
-    need = plan.bytes_needed(plan.read_rows(world.run, None), 64, "bfloat16")
+    need = disk.bytes_needed(plan.read_rows(world.run, None), 64, "bfloat16")
     monkeypatch.setattr("eagle_tui.pipeline.extraction.lead.free_bytes", lambda _: need + 999)
     assert world.extract() == 3
     outcome, reason = world.end()
     assert outcome == "refused"
-    assert plan.gigabytes(need) in reason and plan.gigabytes(need + 999) in reason
+    assert disk.gigabytes(need) in reason and disk.gigabytes(need + 999) in reason
     assert '"float8" needs' in reason and "(fits)" in reason
     samples = int(reason.partition("extract.samples = ")[2].partition(" ")[0])
     assert not list(world.run.phase("extract").rglob("*.safetensors"))
 
     # What it offers is true: so many rows fit, and one more does not.
     rows = plan.read_rows(world.run, samples)
-    assert plan.bytes_needed(rows, 64, "bfloat16") <= need - 1
+    assert disk.bytes_needed(rows, 64, "bfloat16") <= need - 1
     more = plan.read_rows(world.run, samples + 1)
-    assert plan.bytes_needed(more, 64, "bfloat16") > need - 1
+    assert disk.bytes_needed(more, 64, "bfloat16") > need - 1
     world.settings(dtype="bfloat16", samples=samples, keep_free_bytes=1000)
     assert world.extract() == 0
     size = sum(p.stat().st_size for p in world.run.phase("extract").rglob("*.safetensors"))
@@ -204,7 +204,7 @@ def test_it_is_refused_before_the_first_byte_when_the_disk_is_too_small(
 def test_the_estimate_is_close_to_what_is_written(tmp_path: Path) -> None:
     for dtype in ("float8", "bfloat16"):
         world = make_world(tmp_path / dtype, 60, dtype=dtype)
-        need = plan.bytes_needed(plan.read_rows(world.run, None), 64, dtype)
+        need = disk.bytes_needed(plan.read_rows(world.run, None), 64, dtype)
         assert world.extract() == 0
         files = [p for p in world.run.phase("extract").rglob("shards-*/*") if p.is_file()]
         size = sum(p.stat().st_size for p in files)

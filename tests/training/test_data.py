@@ -13,6 +13,7 @@ from eagle_tui.pipeline.drafter.config import DrafterConfig
 from eagle_tui.pipeline.hidden import find_hidden
 from eagle_tui.pipeline.training.data import Ahead, Table
 from eagle_tui.pipeline.training.flops import step_flops
+from eagle_tui.pipeline.training.sources import StoredRows
 from eagle_tui.pipeline.training.validate import chosen_rows, packs_of
 
 from .world import PROMPT, WIDTH, make_world
@@ -24,7 +25,7 @@ STEPS = 3
 def table(tmp_path: Path) -> Table:
     world = make_world(tmp_path)
     world.extract([16, 24, 5, 33])
-    return Table(find_hidden(world.run, "train"), 30, STEPS)
+    return Table(StoredRows(find_hidden(world.run, "train")), 30, STEPS)
 
 
 def test_rows_are_cut_and_those_that_teach_nothing_left_out(table: Table) -> None:
@@ -47,7 +48,9 @@ def test_anchors_are_the_rows_before_supervised_tokens(table: Table) -> None:
     assert batch.rows.positions.tolist() == [*range(16), *range(30)]
     # The tail reaches as many rows back as there are steps.
     assert batch.rows.docs.tail_bounds == (0, 16 - (PROMPT - STEPS), 44)
-    last = table.shards[0][0].last
+    first = table.source.states([0], 30)[0]
+    assert first is not None
+    last = first.last
     assert torch.equal(batch.last[: 16 - PROMPT], last[PROMPT:16])
 
 

@@ -15,6 +15,14 @@ class ExtractSection(Section):
     backend: Literal["transformers", "sglang"] = "transformers"
     """What runs the target: `transformers` (any causal model), or SGLang's own aux hidden states
     (0.5.23 or newer)."""
+    mode: Literal["stored", "rolling", "online"] = "stored"
+    """`stored`: all states go to disk before training begins. `rolling`: training extracts a
+    window of rows, learns from it, deletes it, and goes on with the next, so the disk holds no more
+    than a window; every epoch extracts again. `online`: the target runs beside the training and
+    nothing is stored. In the last two this phase only checks, and stores the held-out rows
+    (`rolling`)."""
+    rolling_window_gb: float = Field(default=100.0, gt=0)
+    """Disk that a window may take in `rolling` mode, in GB (10^9 bytes)."""
     layers: list[Annotated[int, Field(ge=0)]] | None = None
     """Three indices of hidden states, ascending: index i is the input of layer i, which is the
     output of layer i-1. Unset: 2, N/2 and N-3 of a model with N layers."""
@@ -27,9 +35,10 @@ class ExtractSection(Section):
     samples: int | None = Field(default=None, ge=1)
     """Use at most this many training rows. Unset: all."""
     nproc: int = Field(default=1, ge=1, le=64)
-    """Processes (ranks) on this machine; more than one are started by torchrun."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where the target runs."""
+    """Processes (ranks) on this machine; more than one are started by torchrun. While training
+    extracts (`rolling`, `online`), its own ranks do."""
+    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:[0-9]{1,2})?)$")
+    """Where the target runs: `auto`, `cpu`, `cuda`; `cuda:4` gives the ranks the GPUs 4, 5, …"""
     keep_free_bytes: int = Field(default=5 << 30, ge=0)
     """Disk that must stay free; a run that would need it is refused before the first byte."""
     max_bad_fraction: float = Field(default=0.01, ge=0, le=1)
@@ -41,6 +50,12 @@ class ExtractSection(Section):
         if layers is not None and (len(layers) != 3 or layers != sorted(set(layers))):
             raise ValueError("give three different indices, the smallest first")
         return layers
+
+    @model_validator(mode="after")
+    def _training_can_extract(self) -> Self:
+        if self.mode != "stored" and self.backend == "sglang":
+            raise ValueError(f'mode = "{self.mode}" needs backend = "transformers"')
+        return self
 
 
 class TrainSection(Section):

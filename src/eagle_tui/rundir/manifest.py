@@ -29,7 +29,7 @@ UPSTREAM: dict[str, tuple[str, ...]] = {
 
 SETTINGS: dict[str, set[str]] = {
     "merge": set(),
-    "extract": {"nproc", "device", "batch_tokens", "keep_free_bytes"},
+    "extract": {"nproc", "device", "batch_tokens", "keep_free_bytes", "rolling_window_gb"},
     "train": {"nproc", "device", "checkpoint_s", "compile", "strategy"},
     "bench": set(),
 }
