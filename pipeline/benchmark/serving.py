@@ -20,7 +20,7 @@ from eagle_tui import proc
 from eagle_tui.config.command import command_line
 from eagle_tui.config.model import FlagValue, RunConfig, ServerSection
 from eagle_tui.config.target import NoSuchModel
-from eagle_tui.rundir import atomic
+from eagle_tui.rundir import atomic, keys
 
 from ..worker import Refused, Stopped, Worker
 
@@ -82,6 +82,8 @@ class Server:
         except BaseException:
             self._stop()
             raise
+        finally:
+            keys.take_back(self._worker.run.root, self._section)
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -130,6 +132,7 @@ class Server:
         self._log.parent.mkdir(parents=True, exist_ok=True)
         try:
             argv = command_line(self._worker.config, section, run.root, port, self._flags)
+            keys.hand_over(run.root, section, self._log, self._flags)
             with self._log.open("ab") as out:
                 self._child = subprocess.Popen(
                     argv,

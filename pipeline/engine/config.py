@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,4 +89,8 @@ def parse_arguments(argv: list[str] | None = None) -> EngineConfig:
         help="scales how much of the new tokens to come is reserved; lower: more retractions",
     )
     add("--api-key", default=None, help="require Authorization: Bearer KEY")
-    return EngineConfig(**vars(parser.parse_args(argv)))
+    add("--api-key-env", default=None, help="the same, KEY being in this environment variable")
+    found = vars(parser.parse_args(argv))
+    if name := found.pop("api_key_env"):
+        found["api_key"] = os.environ.get(name) or parser.error(f"{name} is not set")
+    return EngineConfig(**found)

@@ -8,6 +8,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import harness
+import httpx
+import psutil
 import pytest
 from harness import Run
 
@@ -19,7 +22,15 @@ SERVE = Path(__file__).parent.parent.parent / "tools" / "sglang-cpu" / "serve.sh
 VERSION = os.environ.get("EAGLE_TUI_SGLANG_VERSION", "0.5.23")
 
 
-def test_prepare_generate_merge_on_real_sglang(new_run: Callable[..., Run]) -> None:
+KEYS = {"EAGLE_TUI_TEST_KEY": "k-4711", "EAGLE_TUI_TEST_ADMIN": "a-4712"}
+
+
+def test_prepare_generate_merge_on_real_sglang(
+    new_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, key in KEYS.items():
+        monkeypatch.setitem(harness.ENV, name, key)
+        monkeypatch.setenv(name, key)
     command = f'["{SERVE}", "--version", "{VERSION}", "--model", "{{model}}", "--port", "{{port}}"]'
     run = new_run(
         "server[engine].engine=sglang",
@@ -27,10 +38,20 @@ def test_prepare_generate_merge_on_real_sglang(new_run: Callable[..., Run]) -> N
         "server[engine].flags={dtype = 'float32'}",
         "server[engine].stop_timeout_s=60.0",
         "server[engine].start_timeout_s=400.0",
+        "server[engine].api_key_env=EAGLE_TUI_TEST_KEY",
+        "server[engine].admin_api_key_env=EAGLE_TUI_TEST_ADMIN",
         rows=20,
     )
     run.up()
     run.wait("responses come", lambda s: (s.phases[1].done or 0) >= 10, 500)
+
+    # The keys hold, and nobody sees them.
+    server = run.status().servers[0]
+    assert server.url is not None and server.pid is not None
+    assert httpx.get(f"{server.url}/model_info", timeout=30).status_code == 401
+    assert not list(run.root.glob(".*.keys.yaml"))
+    for process in (parent := psutil.Process(server.pid), *parent.children(recursive=True)):
+        assert not any(key in word for word in process.cmdline() for key in KEYS.values())
 
     # Hold: what is in flight is ended on the server, and continued later from where it was.
     asked = time.monotonic()
@@ -43,10 +64,8 @@ def test_prepare_generate_merge_on_real_sglang(new_run: Callable[..., Run]) -> N
     run.wait("resumed", lambda s: (s.phases[1].done or 0) > done, 60)
 
     # The server dies: it is started again, and the run goes on by itself.
-    server = run.status().servers[0]
-    assert server.pid is not None
-    process = proc.identify(server.pid)
-    assert process is not None and proc.send(process, signal.SIGKILL)
+    victim = proc.identify(server.pid)
+    assert victim is not None and proc.send(victim, signal.SIGKILL)
     run.wait_done(500)
     run.assert_each_once()
     rows = [row for rows in run.rows().values() for row in rows]

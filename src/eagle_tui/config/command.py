@@ -1,4 +1,9 @@
-"""The argument list that starts a server of run.toml."""
+"""The argument list that starts a server of run.toml.
+
+Keys never stand in it, since everybody on the machine can read argument lists. SGLang reads them
+from a file (`--config`) that `rundir.keys` writes for the start and takes away after it; the
+embedded engine takes them from the environment.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +27,22 @@ def flag_words(flags: Mapping[str, FlagValue]) -> list[str]:
         elif value is not False:
             words += [flag, str(value)]
     return words
+
+
+def keys_path(root: Path, section: ServerSection) -> Path:
+    """The file by which a server's keys are handed to it. SGLang wants that ending."""
+    return root / f".{section.name}.keys.yaml"
+
+
+def keys_wanted(section: ServerSection, flags: Mapping[str, FlagValue]) -> dict[str, str]:
+    """Flags whose values are keys, with the environment variables that hold these: those that are
+    not given in plain text among `flags`, or in a configuration file of the operator's own."""
+    given = {name.replace("_", "-") for name in flags}
+    own_file = any(word.partition("=")[0] == "--config" for word in section.command)
+    if section.url or own_file or "config" in given:
+        return {}
+    named = {"api-key": section.api_key_env, "admin-api-key": section.admin_api_key_env}
+    return {flag: env for flag, env in named.items() if env and flag not in given}
 
 
 def command_line(
@@ -48,4 +69,10 @@ def command_line(
             words += [flag, value]
     if config.target.trust_remote_code and not embedded:
         words.append("--trust-remote-code")
-    return words + flag_words(section.flags if flags is None else flags)
+    flags = section.flags if flags is None else flags
+    keys = keys_wanted(section, flags)
+    if embedded and "api-key" in keys:
+        words += ["--api-key-env", keys["api-key"]]
+    elif keys and not embedded:
+        words += ["--config", str(keys_path(root, section))]
+    return words + flag_words(flags)

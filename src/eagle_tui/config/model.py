@@ -97,7 +97,9 @@ class ServerSection(Section):
     """What happens to a server that hangs, after evidence was saved under logs/. One that is
     attached by url is only warned of."""
     api_key_env: str | None = None
-    """Name of the environment variable that holds the server's API key."""
+    """Name of the environment variable that holds the server's API key. A server that is launched
+    is given it in a file that only its owner can read, never in its argument list; `eagle-tui up`
+    is to run where the variable is set. SGLang writes it into its own log."""
     admin_api_key_env: str | None = None
     """Name of the environment variable that holds the admin key (abort, pause, flush)."""
 
