@@ -207,14 +207,9 @@ class SocketClient(RunFiles):
             raise ClientError(str(error)) from error
 
     async def events(self, after: int, limit: int) -> list[Event]:
-        """The run's history; see `RunClient`. What a newer supervisor says in a way that we cannot
-        read is left out: the rest must still be shown."""
+        """The run's history; see `RunClient`."""
         body = await self._ask("GET", "/v1/events", params={"after": after, "limit": limit})
-        found = []
-        for row in body.get("events", ()):
-            with contextlib.suppress(ValidationError):
-                found.append(Event.model_validate(row))
-        return found
+        return _rows(Event, body, "events")
 
     async def journal(self, query: JournalQuery) -> JournalPage:
         """Events and commands; see `RunClient`."""
@@ -237,17 +232,17 @@ class SocketClient(RunFiles):
 
     async def series(self) -> list[str]:
         """The names of all metrics."""
-        return [str(name) for name in (await self._ask("GET", "/v1/series"))["series"]]
+        return [str(name) for name in (await self._ask("GET", "/v1/series")).get("series", ())]
 
     async def marks(self, since: float) -> list[Mark]:
         """Moments that charts show; see `RunClient`."""
         body = await self._ask("GET", "/v1/marks", params={"since": since})
-        return [_read(Mark, row) for row in body["marks"]]
+        return _rows(Mark, body, "marks")
 
     async def estimates(self) -> list[Estimate]:
         """What was estimated; see `RunClient`."""
         body = await self._ask("GET", "/v1/estimates")
-        return [_read(Estimate, row) for row in body["estimates"]]
+        return _rows(Estimate, body, "estimates")
 
     async def launches(self, server: str | None = None, limit: int = 200) -> list[Launch]:
         """Launches of servers; see `RunClient`."""
@@ -255,7 +250,7 @@ class SocketClient(RunFiles):
         if server is not None:
             params["server"] = server
         body = await self._ask("GET", "/v1/launches", params=params)
-        return [_read(Launch, row) for row in body["launches"]]
+        return _rows(Launch, body, "launches")
 
     async def preview(self, verb: str, args: dict[str, Any]) -> Preview:
         """What an order would do."""
@@ -308,10 +303,22 @@ class SocketClient(RunFiles):
 
 
 def _gone(root: Path, error: Exception) -> str:
-    return f"{root}: the supervisor does not answer ({type(error).__name__}); trying again"
+    # The run comes last: a screen knows it, and its line is short.
+    return f"the supervisor does not answer ({type(error).__name__}); trying again: {root}"
 
 
 M = TypeVar("M", bound=BaseModel)
+
+
+def _rows(model: type[M], body: dict[str, Any], name: str) -> list[M]:
+    """A list in an answer. Rows that we cannot read, as of a supervisor of another version, are
+    left out: the rest must still be shown."""
+    rows = body.get(name)
+    found = []
+    for row in rows if isinstance(rows, list) else ():
+        with contextlib.suppress(ValidationError):
+            found.append(model.model_validate(row))
+    return found
 
 
 def _read(model: type[M], body: Any) -> M:
