@@ -9,11 +9,14 @@ from pathlib import Path
 import psutil
 
 from eagle_tui.clock import Clock
+from eagle_tui.telemetry.memory import memory
 
 TREND_LEAST_S = 600.0
 """A trend of a few minutes says nothing about days."""
 TREND_S = 3600.0
 """How far back disk use is looked at for the time at which it will be full."""
+FREED = 1 << 30
+"""Bytes; when more than this became free at once, the trend begins anew."""
 
 
 @dataclass(frozen=True)
@@ -41,21 +44,24 @@ class HostSampler:
 
     def sample(self) -> HostFigures:
         """One look. OSError when the file system is gone."""
-        memory = psutil.virtual_memory()
+        ram = memory()
         cpu = psutil.cpu_percent(None) / 100
         free = shutil.disk_usage(self._path).free
         first, self._first = self._first, False
         return HostFigures(
             cpu=None if first else cpu,
-            mem=memory.percent / 100,
-            mem_used=int(memory.total - memory.available),
-            mem_total=int(memory.total),
+            mem=ram.used / ram.total if ram.total else 0.0,
+            mem_used=ram.used,
+            mem_total=ram.total,
             disk_free=free,
             disk_full_at=self._full_at(free),
         )
 
     def _full_at(self, free: int) -> float | None:
         mono = self._clock.monotonic()
+        if self._free and free > self._free[-1][1] + FREED:
+            # Somebody made room: what was before says nothing of what comes.
+            self._free.clear()
         if not self._free or mono - self._free[-1][0] >= 10.0:
             self._free.append((mono, free))
             while mono - self._free[0][0] > TREND_S:
