@@ -249,7 +249,7 @@ def diagnose(
     """Why a server with these last log lines died; None when the log does not say.
 
     `exit_words`: how the process ended, as `Exit.words()` says it. `oom_killed`: the system killed
-    a process for want of memory since the server was launched (`host.oom_kills` grew). Not to be
+    a process for want of memory since the server was launched (`memory.oom_kills` grew). Not to be
     asked of a server that was told to stop.
     """
     found = _diagnose(lines, exit_words)

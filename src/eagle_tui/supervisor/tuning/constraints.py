@@ -62,7 +62,7 @@ class HostFacts:
     """What is known about the machine when settings are checked. None: not known."""
 
     mem_free: int | None = None
-    """Bytes of host memory that can be taken now (telemetry.host.free_memory)."""
+    """Bytes of host memory that can be taken now (telemetry.memory)."""
     running: bool = True
     """A server with the present command line runs, and gives its host pools back when stopped."""
     kv_bytes: int | None = None

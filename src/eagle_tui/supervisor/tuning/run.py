@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import psutil
-
 from eagle_tui.config.command import command_line
 from eagle_tui.config.target import NoSuchModel
 from eagle_tui.supervisor.launches import Settings
@@ -14,6 +12,7 @@ from eagle_tui.supervisor.server.managed import ManagedServer
 from eagle_tui.supervisor.tuning.constraints import HostFacts
 from eagle_tui.supervisor.tuning.flags import Flags
 from eagle_tui.supervisor.tuning.order import ServerView
+from eagle_tui.telemetry.memory import memory
 
 if TYPE_CHECKING:
     from eagle_tui.supervisor.board import Board
@@ -44,7 +43,7 @@ class RetuneRun:
             tuned=self.tuned(section.name),
             in_force=server.settings,
             flags=flags,
-            host=HostFacts(psutil.virtual_memory().available, running=not server.idle),
+            host=HostFacts(memory().free, running=not server.idle),
             refusal=refusal,
             last_start_s=board.store.servers.last_start_s(section.name, ""),
         )
