@@ -123,6 +123,8 @@ def test_retractions_are_counted(tmp_path: Path) -> None:
 def test_death_is_seen_before_the_process_ends(tmp_path: Path) -> None:
     data = (LOGS / "scheduler_sigkill-0.5.23.log").read_bytes()
     assert followed(tmp_path / "log", data, []).dying.count("crashed with exit code -9") == 1
+    data = (LOGS / "reproduced" / "watchdog-0.5.23.log").read_bytes()
+    assert "watchdog timeout" in followed(tmp_path / "log", data, []).dying
     data = (LOGS / "port_in_use_by_http_server-0.5.23.log").read_bytes()
     assert "address already in use" in followed(tmp_path / "log", data, []).dying
 

@@ -142,6 +142,21 @@ RULES: tuple[Rule, ...] = (
         "`CUDA error`, `device-side assert triggered`",
     ),
     _rule(
+        "foreign-token",
+        r"IndexError: index out of range in self",
+        "a request held a token id outside the vocabulary",
+        "our prompts are checked for that: see who else uses this server, and whether "
+        "`target.model` is the model that it serves",
+        "`index out of range in self` (CPU)",
+    ),
+    _rule(
+        "empty-prompt",
+        r"cannot reshape tensor of 0 elements",
+        "an empty prompt reached the engine, which dies of one",
+        "our prompts are checked for that: see who else uses this server",
+        "`cannot reshape tensor of 0 elements` (SGLang 0.5.23)",
+    ),
+    _rule(
         "watchdog",
         r"\w+ watchdog timeout|Watchdog timeout",
         "one step took longer than the watchdog allows: the engine hung",
