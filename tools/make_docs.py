@@ -1,4 +1,4 @@
-"""Makes the pages of docs/ that come from the code: config.md and keys.md.
+"""Makes what of docs/ comes from the code: config.md, keys.md and a part of troubleshooting.md.
 
 python tools/make_docs.py            write them
 python tools/make_docs.py --check    exit 1 when one is not up to date
@@ -7,6 +7,7 @@ python tools/make_docs.py --check    exit 1 when one is not up to date
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from pydantic_core import PydanticUndefined
 from eagle_tui.actions import ACTIONS, Action
 from eagle_tui.config.errors import bounds, type_name
 from eagle_tui.config.model import RunConfig
+from eagle_tui.telemetry.diagnosis import KILLED, RULES, TRACEBACK
 
 DOCS = Path(__file__).parent.parent / "docs"
 MADE = "<!-- Made by `make docs`; change the docstrings in the code instead. -->"
@@ -120,7 +122,40 @@ def keys_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES = {"config.md": config_page, "keys.md": keys_page}
+DEATHS = "## Why a server died"
+"""From this heading on, docs/troubleshooting.md is made; what is before it is written by hand."""
+
+
+def troubleshooting_page() -> str:
+    """docs/troubleshooting.md: what is written by hand, and the signatures of servers that die."""
+    path = DOCS / "troubleshooting.md"
+    by_hand = path.read_text(encoding="utf-8").partition(DEATHS)[0].rstrip()
+    lines = [
+        by_hand,
+        "",
+        DEATHS,
+        "",
+        MADE,
+        "",
+        "Read from the server's own log. A server is not started again with the same settings where"
+        " *again* says no; the others are, with a growing wait.",
+        "",
+        "| in its log | what it is | what to do | again |",
+        "|---|---|---|---|",
+    ]
+    for rule in (*RULES, KILLED, TRACEBACK):
+        sentence = rule.sentence.replace("{size_words}", "").replace("{step}", "a step")
+        sentence = re.sub(r"\{\w+\}", "…", sentence)
+        cells = (rule.seen, sentence, rule.remedy, "no" if rule.permanent else "yes")
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+PAGES = {
+    "config.md": config_page,
+    "keys.md": keys_page,
+    "troubleshooting.md": troubleshooting_page,
+}
 
 
 def main() -> int:
