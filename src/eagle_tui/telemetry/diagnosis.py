@@ -100,7 +100,7 @@ RULES: tuple[Rule, ...] = (
         r"(?:OutOfMemoryError|CUDA out of memory|HIP out of memory|cudaErrorMemoryAllocation)"
         r"(?:.*?Tried to allocate (?P<size>[\d.]+ [KMG]iB))?",
         "the GPU ran out of memory while the server started{size_words}",
-        "lower mem-fraction-static or cuda-graph-max-bs, or see who else holds GPU memory",
+        "lower mem-fraction-static or cuda-graph-max-bs-decode, or see who else holds GPU memory",
         "`CUDA out of memory` before it was ready",
     ),
     _rule(
