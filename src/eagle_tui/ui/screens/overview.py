@@ -20,6 +20,7 @@ from eagle_tui.ui.widgets.events import EventLines
 from eagle_tui.ui.widgets.gpus import GpuPanel
 from eagle_tui.ui.widgets.phases import PhaseStrip
 from eagle_tui.ui.widgets.samples import SamplePane
+from eagle_tui.ui.widgets.table import Table
 from eagle_tui.ui.widgets.throughput import ThroughputPanel, server_rows
 
 SAMPLES_EVERY_S = 10.0
@@ -93,9 +94,9 @@ class OverviewScreen(ChartedScreen):
         else:
             pane.receive(samples)
 
-    def on_dataset_table_selected(self, message: DatasetTable.Selected) -> None:
+    def on_table_selected(self, message: Table.Selected) -> None:
         pane = self.samples
-        pane.aim(message.dataset, pane.kind)
+        pane.aim(message.key, pane.kind)
         self.load_soon()
 
     # What the operator does
