@@ -11,12 +11,16 @@ from typing import TypeVar
 
 import click
 
-from eagle_tui.client import SocketClient, ensure_supervisor, require_run
+from eagle_tui.client import NotARun, SocketClient, ensure_supervisor, require_run
+from eagle_tui.rundir.nearby import nearby
 from eagle_tui.rundir.paths import RunDir
 
 T = TypeVar("T")
 
-RUN = click.argument("run", type=click.Path(path_type=Path), metavar="RUN")
+RUN = click.argument(
+    "run", type=click.Path(path_type=Path), metavar="[RUN]", required=False, default="."
+)
+"""The run of a command that only one is meant for: the current directory when none is named."""
 SET = click.option(
     "--set",
     "settings",
@@ -34,10 +38,19 @@ class Exit(Exception):
         self.code = code
 
 
-def rundir(path: Path) -> RunDir:
-    """The run at `path`; NotARun when there is none."""
-    run = RunDir.at(path)
-    require_run(run)
+def rundir(path: str | Path) -> RunDir:
+    """The run at `path`, which may also name its run.toml. NotARun, with the runs nearby, when
+    there is none."""
+    path = Path(path)
+    run = RunDir.at(path.parent if path.name == "run.toml" else path)
+    try:
+        require_run(run)
+    except NotARun as error:
+        runs = nearby(run.root)
+        if runs and runs[0] in run.root.parents:
+            raise NotARun(f"{run.root} is no run, but lies in one: {runs[0]}") from None
+        near = f". Runs nearby: {', '.join(map(str, runs))}" if runs else ""
+        raise NotARun(f"{error}{near}") from None
     return run
 
 
