@@ -20,11 +20,13 @@ from eagle_tui.protocol import (
     Status,
 )
 from eagle_tui.records import (
+    FailureCount,
     JournalPage,
     JournalQuery,
     LogFile,
     LogPage,
     LogQuery,
+    PhaseRecord,
     SamplePage,
     SampleQuery,
     TokenView,
@@ -70,6 +72,14 @@ class RunRecords(Protocol):
 
     async def log_at(self, name: str, at: float) -> int | None:
         """The byte of a log where Unix time `at` begins; None when it holds no times."""
+        ...
+
+    async def failures(self, dataset: str) -> list[FailureCount]:
+        """Why prompts of a dataset got no response, the most frequent reason first."""
+        ...
+
+    async def phase_records(self) -> list[PhaseRecord]:
+        """Every phase with its output and attempts."""
         ...
 
 
@@ -163,4 +173,8 @@ class PastClient(RunClient, Protocol):
 
     async def neighbour_mark(self, forward: bool) -> Mark | None:
         """The next mark after that time, or the one before; None when there is none."""
+        ...
+
+    async def close(self) -> None:
+        """Give back what is open."""
         ...

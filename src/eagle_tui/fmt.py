@@ -154,6 +154,11 @@ def clock(at: float | None, tz: tzinfo | None = None) -> str:
     return _local(at, "%H:%M:%S", tz)
 
 
+def day(at: float | None, tz: tzinfo | None = None) -> str:
+    """Unix time as a local day: `Mon Nov 30`."""
+    return _local(at, "%a %b %d", tz)
+
+
 def stamp(at: float | None, now: float | None, tz: tzinfo | None = None) -> str:
     """Unix time as local `14:20`, `Tue 14:20` or `Dec 03 14:20`, as far as `now` needs."""
     if at is None or now is None or not known(at) or not known(now):

@@ -208,7 +208,7 @@ async def test_many_datasets_scroll_with_the_cursor(
 
 async def test_help_lists_every_action(client: Any, make_app: MakeApp, ui: Any) -> None:
     app = make_app(client)
-    async with ui.run(app, size=(120, 50)) as pilot:
+    async with ui.run(app, size=(120, 120)) as pilot:
         await ui.ready(pilot)
         await pilot.press("question_mark")
         text = ui.text(app)

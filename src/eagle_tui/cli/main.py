@@ -7,12 +7,13 @@ Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 refused (with the reas
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
 
 from eagle_tui import __version__
-from eagle_tui.cli import doctor, follow, make, verbs
+from eagle_tui.cli import doctor, follow, make, screen, verbs, welcome
 from eagle_tui.cli.common import Exit
 from eagle_tui.client import Down, NotARun, StartFailed
 from eagle_tui.client_api import ClientError
@@ -22,17 +23,25 @@ from eagle_tui.text import visible
 FAILED, USAGE, REFUSED, NOT_FOUND, INTERRUPTED = 1, 2, 3, 4, 130
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    invoke_without_command=True,
+)
 @click.version_option(__version__, prog_name="eagle-tui")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Monitor and control the training of an EAGLE-3 drafter.
 
     `eagle-tui demo` shows all of it on any laptop. A run lives in a directory (RUN).
     """
+    if context.invoked_subcommand is None:
+        for line in welcome.lines(Path.cwd()):
+            click.echo(visible(line))
 
 
-for command in (*make.COMMANDS, *follow.COMMANDS, *doctor.COMMANDS, *verbs.COMMANDS):
-    cli.add_command(command)
+for part in (make, screen, follow, doctor, verbs):
+    for command in part.COMMANDS:
+        cli.add_command(command)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Making and starting runs: init, demo, up, attach, check."""
+"""Making and starting runs: init, demo, up, check."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Literal
 
 import click
 
 from eagle_tui.cli.common import RUN, SET, Exit, program, rundir
 from eagle_tui.cli.headless import follow_to_the_end
-from eagle_tui.client import SocketClient, ensure_supervisor, last_status
+from eagle_tui.cli.screen import open_screen
+from eagle_tui.client import SocketClient, ensure_supervisor
 from eagle_tui.config import ConfigError, load_config, parse_config
 from eagle_tui.config.load import override, read_text
 from eagle_tui.config.presets import PRESETS, preset_text
@@ -21,7 +21,7 @@ from eagle_tui.rundir import atomic
 from eagle_tui.rundir.lookup import missing
 from eagle_tui.rundir.paths import RunDir
 
-USAGE, REFUSED, NOT_FOUND = 2, 3, 4
+REFUSED = 3
 
 
 def make_run(path: Path, preset: str, settings: tuple[str, ...]) -> RunDir:
@@ -101,60 +101,6 @@ async def _go_on(run: RunDir) -> None:
 
 
 @click.command()
-@RUN
-@click.option("--readonly", is_flag=True, help="Look only: no key changes the run.")
-@click.option("--theme", help="Theme by name, instead of the one in run.toml.")
-@click.option(
-    "--glyphs", type=click.Choice(["braille", "block", "ascii"]), help="Characters of the charts."
-)
-def attach(
-    run: Path,
-    readonly: bool,
-    theme: str | None,
-    glyphs: Literal["braille", "block", "ascii"] | None,
-) -> None:
-    """Open the screen on a run. Leaving it (q) leaves the run going."""
-    found = rundir(run)
-    ensure_supervisor(found)
-    open_screen(found, readonly=readonly, theme=theme, glyphs=glyphs)
-
-
-def open_screen(
-    run: RunDir,
-    *,
-    readonly: bool = False,
-    theme: str | None = None,
-    glyphs: Literal["braille", "block", "ascii"] | None = None,
-) -> None:
-    """The screen, until the operator leaves it. Exit 2 where there is no terminal for it."""
-    # Textual reads from standard input and draws on standard error.
-    if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
-        raise Exit(USAGE, "the screen needs a terminal; `eagle-tui status` does not")
-    # Imported here: Textual takes a moment, and most commands do without it.
-    from eagle_tui.ui.app import EagleApp
-
-    config = load_config(run.config)
-    EagleApp(
-        SocketClient(run, origin="screen"),
-        readonly=readonly,
-        theme=theme or config.ui.theme,
-        glyphs_mode=glyphs or ("braille" if _speaks_unicode() else "ascii"),
-    ).run()
-    after = last_status(run)
-    if after is not None and after.supervisor.state == "stopped":
-        click.echo(f"The run is down; `{program()} up {run.root}` goes on.")
-    elif after is not None and any(alert.rule == "done" for alert in after.alerts):
-        click.echo(f"Every phase is done. End its supervisor: {program()} down {run.root}")
-    else:
-        click.echo(f"Detached; the run goes on. Back: {program()} attach {run.root}")
-
-
-def _speaks_unicode() -> bool:
-    """Whether the locale's encoding holds the characters that charts are drawn with."""
-    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-
-
-@click.command()
 @click.argument("directory", type=click.Path(path_type=Path), required=False)
 @click.option("--headless", is_flag=True, help="Progress lines instead of the screen.")
 @click.option("--keep", is_flag=True, help="With --headless: leave the supervisor running.")
@@ -176,4 +122,4 @@ def demo(directory: Path | None, headless: bool, keep: bool, settings: tuple[str
     open_screen(run)
 
 
-COMMANDS = [init, check, up, attach, demo]
+COMMANDS = [init, check, up, demo]

@@ -98,17 +98,22 @@ class ReplayClient(RunFiles):
         cls, run: RunDir, make_timeline: Callable[[float, float], Timeline], *, live: bool = False
     ) -> ReplayClient:
         """Open a run directory; `make_timeline` is given the times of its first and last
-        snapshot. `live`: a supervisor has it now. ClientError with a sentence when it cannot be
-        replayed."""
+        snapshot, and its ValueError is passed on. `live`: a supervisor has it now. ClientError with
+        a sentence when it cannot be replayed."""
         thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="replay")
         try:
             recording = thread.submit(Recording, run, live=live).result()
-            timeline = make_timeline(recording.start, recording.end)
         except (StoreError, OSError, sqlite3.Error) as error:
-            thread.shutdown(wait=False)
+            thread.shutdown()
             raise ClientError(_sentence(error)) from error
-        except BaseException:
-            thread.shutdown(wait=False)
+        except ClientError:
+            thread.shutdown()
+            raise
+        try:
+            timeline = make_timeline(recording.start, recording.end)
+        except ValueError:
+            thread.submit(recording.close).result()
+            thread.shutdown()
             raise
         return cls(thread, recording, timeline)
 

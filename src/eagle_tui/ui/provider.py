@@ -23,11 +23,13 @@ class ActionProvider(Provider):
         app = cast("EagleApp", self.app)
         scope = app.scope.NAME
         for action in ACTIONS:
-            if not (action.acts_on(scope) or action.id == "quit") or action.opens == scope:
+            here = action.acts_on(scope, app.mode) or action.id == "quit"
+            if not here or action.opens == scope:
                 continue
             if app.readonly and action.verb:
                 continue
-            key = f"  ({key_text(action.key)})" if action.key else ""
+            own = app.keymap.of(action).key
+            key = f"  ({key_text(own)})" if own else ""
             yield f"{action.label}{key}", action.help, partial(app.act, action.id)
         for name in app.theme_names:
             yield f"Theme {name}", "Change the colours.", partial(app.set_theme, name)

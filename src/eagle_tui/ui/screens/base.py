@@ -188,10 +188,12 @@ class RunScreen(Screen[None]):
         action = BY_ID[action_id]
         if action.opens:
             self.eagle.open_screen(action.opens)
+        elif action.modes:
+            self.eagle.act_in_mode(action_id)
         elif action.verb is None:
             getattr(self, f"do_{action_id}")()
         elif self.eagle.readonly:
-            self.notify("This screen is read-only: it sends no commands.", markup=False)
+            self.notify(self.eagle.refusal, markup=False)
         else:
             self.order(action)
 

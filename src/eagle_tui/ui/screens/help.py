@@ -25,7 +25,9 @@ class HelpScreen(PageScreen):
     """Keys with what they do, and the command that does the same."""
 
     TITLE_TEXT = "Keys"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark", "leave_page", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("question_mark", "leave_page", show=False, id="help")
+    ]
 
     def __init__(self, screen_name: str) -> None:
         """`screen_name` is the screen from which help was asked for: its keys come first."""
@@ -33,13 +35,14 @@ class HelpScreen(PageScreen):
         self._screen_name = screen_name
 
     def lines(self, width: int) -> Sequence[Line]:
-        look = cast("EagleApp", self.app).palette
+        app = cast("EagleApp", self.app)
+        look = app.palette
         out: list[Line] = [()]
-        for title, actions in help_groups(self._screen_name):
+        for title, actions in help_groups(self._screen_name, app.mode):
             out.append(Pen().add(f"  {title}", look.accent).segments)
             for action in actions:
                 command = f"eagle-tui {action.verb}" if action.verb else ""
-                key = key_text(action.key or "")
+                key = key_text(app.keymap.of(action).key or "")
                 out += self._entry(key, action.label, command, action.help, width)
             out.append(())
         out.append(Pen().add("  Moving around", look.accent).segments)
@@ -64,14 +67,17 @@ class HelpScreen(PageScreen):
         return lines
 
 
-def help_groups(screen: str) -> list[tuple[str, list[Action]]]:
+def help_groups(screen: str, mode: str = "") -> list[tuple[str, list[Action]]]:
     """Every action once, under headings: orders and keys that act on that screen, the screens, and
-    what acts elsewhere."""
-    here = [action for action in ACTIONS if action.acts_on(screen) and not action.opens]
+    what acts elsewhere. In a replay its own keys come first."""
+    usual = [action for action in ACTIONS if not action.modes]
+    here = [action for action in usual if action.acts_on(screen) and not action.opens]
     groups = [
         ("Orders to the run", [action for action in here if action.verb]),
         ("On this screen", [action for action in here if not action.verb]),
-        ("Screens", [action for action in ACTIONS if action.opens]),
-        ("On other screens", [action for action in ACTIONS if not action.acts_on(screen)]),
+        ("Screens", [action for action in usual if action.opens]),
+        ("On other screens", [action for action in usual if not action.acts_on(screen)]),
     ]
+    replay = ("In a replay (eagle-tui replay)", [action for action in ACTIONS if action.modes])
+    groups.insert(0 if mode else len(groups), replay)
     return [(title, actions) for title, actions in groups if actions]

@@ -38,23 +38,27 @@ class Item:
         return len(self.key) + len(self.label) + (1 if self.label and not self.tight else 0)
 
 
-def footer_actions(screen: str, status: Status | None, readonly: bool) -> list[Action]:
+def footer_actions(
+    screen: str, status: Status | None, readonly: bool, mode: str = ""
+) -> list[Action]:
     """The actions worth a place on a screen now: pause or resume, whichever can act; none that
-    would be refused because the screen is read-only. The screens' own keys are not among them."""
+    would be refused because the screen is read-only. The screens' own keys are not among them; those
+    of a replay come first."""
     held = False
     if status is not None:
         active = active_phase(status)
         held = active is not None and active.state in ("paused", "draining")
     hidden = {"pause"} if held else {"resume"}
-    return [
+    found = [
         action
-        for action in actions_on(screen)
+        for action in actions_on(screen, mode)
         if action.footer
         and action.key
         and not action.opens
         and action.id not in hidden
         and not (readonly and action.verb)
     ]
+    return sorted(found, key=lambda action: not action.modes)
 
 
 def shorten(word: str, most: int = _SHORTEST) -> str:
@@ -140,9 +144,15 @@ class KeyFooter(Canvas):
 
     def rows(self, width: int, height: int) -> list[list[Item]]:
         """What stands in the footer of a screen of that size."""
-        screens = [action for action in actions_on(self._screen_name) if action.opens]
-        actions = footer_actions(self._screen_name, self._status, self.eagle.readonly)
-        return footer_rows(screens, actions, width, height)
+        here = actions_on(self._screen_name, self.eagle.mode)
+        screens = self._with_keys(action for action in here if action.opens)
+        app = self.eagle
+        actions = footer_actions(self._screen_name, self._status, app.readonly, app.mode)
+        return footer_rows(screens, self._with_keys(actions), width, height)
+
+    def _with_keys(self, actions: Iterable[Action]) -> list[Action]:
+        """The actions with the operator's own keys; those left without one have no place here."""
+        return [action for action in map(self.eagle.keymap.of, actions) if action.key]
 
     def draw(self, width: int, height: int) -> Iterable[Line]:
         rows = self.rows(width, self.screen.size.height)

@@ -37,16 +37,19 @@ class RunLine(Canvas):
             ("left ", long, look.text),
             ("supervisor ", state, style),
         ]
-        if self.eagle.readonly:
+        if self.eagle.banner:
+            parts = [("", self.eagle.banner, look.warn + look.strong), *parts[:2]]
+        elif self.eagle.readonly:
             parts.append(("", "read-only", look.warn))
         room = width - pen.width
         if _wide(parts) + len(run.target) + 2 <= room:
             pen.add("  " + run.target, look.muted)
-        if _wide(parts) > room and state == "running":
+        if _wide(parts) > room and state == "running" and not self.eagle.banner:
             del parts[2]
         if _wide(parts) > room:
             more = fmt.beside(run.eta_without, 0) if run.eta_s else ""
-            parts[1] = ("left ", fmt.eta(run.eta_s) + more, look.text)
+            short = ("left ", fmt.eta(run.eta_s) + more, look.text)
+            parts = [short if part[0] == "left " else part for part in parts]
         for label, value, style in parts:
             if pen.width + len(label) + len(value) + _GAP <= width:
                 pen.add(" " * _GAP + label, look.muted).add(value, style)
