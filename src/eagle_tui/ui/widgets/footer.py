@@ -42,8 +42,8 @@ def footer_actions(
     screen: str, status: Status | None, readonly: bool, mode: str = ""
 ) -> list[Action]:
     """The actions worth a place on a screen now: pause or resume, whichever can act; none that
-    would be refused because the screen is read-only. The screens' own keys are not among them; those
-    of a replay come first."""
+    would be refused because the screen is read-only. The screens' own keys are not among them;
+    those of a replay come first."""
     held = False
     if status is not None:
         active = active_phase(status)
