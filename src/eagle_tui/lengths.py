@@ -50,6 +50,17 @@ def mean(counts: Mapping[int, int]) -> float | None:
     return sum(length * n for length, n in counts.items()) / total if total else None
 
 
+def histogram(counts: Mapping[int, int], edges: Sequence[int]) -> tuple[int, ...]:
+    """Responses below each of `edges` (ascending) and not below the one before, then those from the
+    last edge on. Empty when there are no responses."""
+    if not counts:
+        return ()
+    found = [0] * (len(edges) + 1)
+    for length, n in counts.items():
+        found[bisect_right(edges, length)] += n
+    return tuple(found)
+
+
 def from_json(counts: Mapping[str, int]) -> Counter[int]:
     """JSON keys are strings; lengths are numbers."""
     return Counter({int(length): n for length, n in counts.items()})

@@ -90,6 +90,10 @@ class LengthFigures(Frozen):
     reasoning_mean: float | None = None
 
 
+HISTOGRAM_EDGES = tuple(round(16 * 2 ** (i / 2)) for i in range(25))
+"""Lengths in tokens at which the bars of `DatasetStatus.histogram` end: 16, 23, 32, … 65,536."""
+
+
 class DatasetStatus(Frozen):
     name: str
     kind: Literal["prompts", "native"] = "prompts"
@@ -119,6 +123,11 @@ class DatasetStatus(Frozen):
     """Mean length of the reasoning, of those that hold any, in tokens."""
     hour: LengthFigures | None = None
     """The same figures over the last hour; null when nothing finished in it."""
+    histogram: tuple[int, ...] = ()
+    """Responses by length: how many below each of HISTOGRAM_EDGES and not below the one before it,
+    and last those from the last edge on. Empty: none yet."""
+    failures: dict[str, int] = {}
+    """`failed` by its states: failed, aborted, over_context."""
     eta_s: tuple[float, float, float] | None = None
 
     @property

@@ -5,7 +5,7 @@ Pages, never whole files: every answer says how far it looked and where to go on
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -182,3 +182,55 @@ class JournalPage(Frozen):
     """From here on to newer ones."""
     done: bool = True
     """There are no older ones (with `after`: no newer ones)."""
+
+
+class FailureCount(Frozen):
+    """One reason for which prompts of a dataset got no response."""
+
+    state: str
+    reason: str
+    """As the newest row says it; rows of the same words but other numbers are counted with it."""
+    rows: int
+    """Attempts that ended so."""
+    given_up: int
+    """Prompts whose newest attempt ended so and that are not asked again."""
+    last_at: float
+    last_id: str
+
+
+class ManifestRecord(Frozen):
+    """What a finished phase made, and from what (docs/run-directory.md)."""
+
+    made_at: float
+    attempt: int
+    inputs: dict[str, str] = Field(default_factory=dict)
+    """Name of each thing it was made from → fingerprint."""
+    counts: dict[str, Any] = Field(default_factory=dict)
+    outputs: dict[str, int] = Field(default_factory=dict)
+    """Path in the phase's directory → size in bytes; the first ones only."""
+    files: int = 0
+    bytes: int = 0
+    versions: dict[str, str] = Field(default_factory=dict)
+    early: str = ""
+    """What was left out because the operator went on early."""
+
+
+class AttemptRecord(Frozen):
+    """One attempt of a phase, by its event log."""
+
+    number: int
+    began_at: float
+    last_at: float | None = None
+    """Unix time of its last event."""
+    ended: bool = False
+    """Whether that event says that it ended. False: it runs, or was killed."""
+    outcome: str = ""
+    reason: str = ""
+
+
+class PhaseRecord(Frozen):
+    """One phase: its output, None while there is none, and its attempts, the oldest first."""
+
+    phase: str
+    manifest: ManifestRecord | None = None
+    attempts: tuple[AttemptRecord, ...] = ()

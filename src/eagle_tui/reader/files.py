@@ -12,10 +12,20 @@ from typing import TypeVar
 
 from eagle_tui.client_api import ClientError
 from eagle_tui.protocol import Sample
+from eagle_tui.reader import failures, phases
 from eagle_tui.reader.logs import LogReader, NoSuchLog
 from eagle_tui.reader.samples import NoSuchSample, SampleReader
 from eagle_tui.reader.tokens import NoView, TokenDecoder
-from eagle_tui.records import LogFile, LogPage, LogQuery, SamplePage, SampleQuery, TokenView
+from eagle_tui.records import (
+    FailureCount,
+    LogFile,
+    LogPage,
+    LogQuery,
+    PhaseRecord,
+    SamplePage,
+    SampleQuery,
+    TokenView,
+)
 from eagle_tui.rundir.paths import RunDir
 
 T = TypeVar("T")
@@ -30,6 +40,7 @@ class RunFiles:
         self._logs = LogReader(run)
         self._tokens = TokenDecoder(run)
         self._until = until
+        self._run = run
 
     async def find_samples(self, query: SampleQuery) -> SamplePage:
         """See `RunClient`."""
@@ -62,6 +73,14 @@ class RunFiles:
     async def log_at(self, name: str, at: float) -> int | None:
         """See `RunClient`."""
         return await _read(lambda: self._logs.at_time(name, at))
+
+    async def failures(self, dataset: str) -> list[FailureCount]:
+        """See `RunClient`."""
+        return await _read(lambda: failures.count(self._run.dead(dataset), self._until()))
+
+    async def phase_records(self) -> list[PhaseRecord]:
+        """See `RunClient`."""
+        return await _read(lambda: phases.read(self._run, self._until()))
 
     async def close_files(self) -> None:
         """End what was started for reading."""

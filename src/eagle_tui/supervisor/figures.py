@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from eagle_tui import lengths
 from eagle_tui.clock import Clock
 from eagle_tui.eta import RateWindow
+from eagle_tui.protocol import HISTOGRAM_EDGES
 from eagle_tui.rundir.jsonl import Tail
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.supervisor.remaining import Pace, Timeline
@@ -85,6 +86,8 @@ class LengthSummary(NamedTuple):
 
     mean: float | None
     quantiles: list[float] | None
+    histogram: tuple[int, ...] = ()
+    """By HISTOGRAM_EDGES."""
 
 
 @dataclass
@@ -111,7 +114,8 @@ class DatasetFigures:
         version = (self.stored, self.tokens)
         if self._summary is None or self._summary[0] != version:
             found = lengths.quantiles(self.lengths, SHARES)
-            self._summary = version, LengthSummary(lengths.mean(self.lengths), found)
+            bars = lengths.histogram(self.lengths, HISTOGRAM_EDGES)
+            self._summary = version, LengthSummary(lengths.mean(self.lengths), found, bars)
         return self._summary[1]
 
     @property

@@ -176,7 +176,7 @@ def _figures_row(
     wall: float,
 ) -> DatasetStatus:
     """What is measured of a dataset, or of all of them; without its limits."""
-    mean, found = data.summary()
+    mean, found, bars = data.summary()
     p50, p90, p95, p99 = found if found else (None, None, None, None)
     finished = data.stored
     hour = _length_figures(data.hour.total(wall))
@@ -194,6 +194,8 @@ def _figures_row(
         no_answer=data.states["no_answer"],
         loop=data.states["loop"],
         failed=sum(n for name, n in data.states.items() if name not in known),
+        failures={name: n for name, n in data.states.items() if n and name not in known},
+        histogram=bars,
         in_flight=data.in_flight,
         tokens=data.tokens,
         rate_per_min=None if per_s is None else per_s * 60,

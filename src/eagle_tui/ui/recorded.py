@@ -25,6 +25,7 @@ from eagle_tui.protocol import (
     Status,
 )
 from eagle_tui.records import (
+    FailureCount,
     JournalEntry,
     JournalMark,
     JournalPage,
@@ -32,6 +33,7 @@ from eagle_tui.records import (
     LogFile,
     LogPage,
     LogQuery,
+    PhaseRecord,
     SamplePage,
     SampleQuery,
     TokenView,
@@ -55,6 +57,13 @@ class RecordedClient:
         }
         self.all_marks = [Mark.model_validate(item) for item in scene.get("marks", ())]
         self.all_estimates = [Estimate.model_validate(e) for e in scene.get("estimates", ())]
+        self.all_failures = {
+            name: [FailureCount.model_validate(item) for item in items]
+            for name, items in scene.get("failures", {}).items()
+        }
+        self.all_phase_records = [
+            PhaseRecord.model_validate(item) for item in scene.get("phase_records", ())
+        ]
         self.previews = {
             verb: Preview.model_validate(item) for verb, item in scene.get("previews", {}).items()
         }
@@ -64,9 +73,9 @@ class RecordedClient:
         return ""
 
     @classmethod
-    def load(cls, path: Path) -> RecordedClient:
+    def load(cls, path: Path, records: RunRecords | None = None) -> RecordedClient:
         """Read a scene file. Raises OSError or ValueError when it is none."""
-        return cls(json.loads(path.read_text(encoding="utf-8")))
+        return cls(json.loads(path.read_text(encoding="utf-8")), records)
 
     async def status(self) -> Status:
         return self.now
@@ -103,6 +112,14 @@ class RecordedClient:
 
     async def log_at(self, name: str, at: float) -> int | None:
         return await self.records.log_at(name, at)
+
+    async def failures(self, dataset: str) -> list[FailureCount]:
+        if self._records is not None:
+            return await self._records.failures(dataset)
+        return self.all_failures.get(dataset, [])
+
+    async def phase_records(self) -> list[PhaseRecord]:
+        return await self._records.phase_records() if self._records else self.all_phase_records
 
     async def events(self, after: int, limit: int) -> list[Event]:
         return [event for event in self.all_events if event.id > after][-limit:]

@@ -1,0 +1,93 @@
+"""What each phase made, from what, and in which attempts: manifests and event logs."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from eagle_tui.reader.responses import rows_backward
+from eagle_tui.records import AttemptRecord, ManifestRecord, PhaseRecord
+from eagle_tui.rundir import atomic
+from eagle_tui.rundir.paths import PHASE_DIRS, RunDir
+
+MOST_OUTPUTS = 200
+"""Files of an output that are named; the others are counted."""
+LAST_BYTES = 1 << 20
+"""Of a log's end, in which its last line is looked for."""
+_LOG = re.compile(r"-(\d{4,})\.jsonl$")
+
+
+def read(run: RunDir, until: float | None = None) -> list[PhaseRecord]:
+    """Every phase in order. `until`: the Unix time at which the run is looked at; what was made or
+    begun after it is left out, what ended after it runs."""
+    return [
+        PhaseRecord(
+            phase=phase,
+            manifest=_manifest(run.manifest(phase), until),
+            attempts=_attempts(run, phase, until),
+        )
+        for phase in PHASE_DIRS
+    ]
+
+
+def _manifest(path: Path, until: float | None) -> ManifestRecord | None:
+    """ValueError when there is a manifest that cannot be read."""
+    body = atomic.read_json(path)
+    if body is None:
+        return None
+    outputs = dict(body.get("outputs") or {})
+    made = ManifestRecord.model_validate(
+        {
+            **body,
+            "outputs": dict(sorted(outputs.items())[:MOST_OUTPUTS]),
+            "files": len(outputs),
+            "bytes": sum(outputs.values()),
+        }
+    )
+    return None if until is not None and made.made_at > until else made
+
+
+def _attempts(run: RunDir, phase: str, until: float | None) -> tuple[AttemptRecord, ...]:
+    found = []
+    for path in sorted(run.events(phase, 0).parent.glob(f"{phase}-*.jsonl")):
+        number = _LOG.search(path.name)
+        if number is None:
+            continue
+        first, last = _ends(path)
+        begun = first.get("at")
+        if not isinstance(begun, int | float) or (until is not None and begun > until):
+            continue
+        record = AttemptRecord(number=int(number.group(1)), began_at=begun)
+        at = last.get("at")
+        if isinstance(at, int | float) and (until is None or at <= until):
+            ended = last.get("e") == "end"
+            record = record.model_copy(
+                update={
+                    "last_at": at,
+                    "ended": ended,
+                    "outcome": str(last.get("outcome") or "") if ended else "",
+                    "reason": str(last.get("reason") or "") if ended else "",
+                }
+            )
+        found.append(record)
+    return tuple(found)
+
+
+def _ends(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The first and the last line of an event log, however long; {} for one that cannot be read."""
+    with path.open("rb") as file:
+        first = file.readline(LAST_BYTES)
+        end = file.seek(0, 2)
+        stop = max(0, end - LAST_BYTES)
+        last = next((line for _, line in rows_backward(file, end, stop) if line), b"")
+    return _event(first), _event(last)
+
+
+def _event(line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

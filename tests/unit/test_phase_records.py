@@ -1,0 +1,85 @@
+"""What is read of a run's files about its phases and its failures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eagle_tui import lengths
+from eagle_tui.protocol import HISTOGRAM_EDGES
+from eagle_tui.reader import failures, phases
+from eagle_tui.rundir.paths import RunDir
+
+
+def _rows(path: Path, rows: list[dict[str, Any]], torn: str = "") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows) + torn, encoding="utf-8")
+
+
+def _dead(id: str, at: float, reason: str, *, final: bool, state: str = "failed") -> dict[str, Any]:
+    return {"id": id, "at": at, "reason": reason, "final": final, "state": state}
+
+
+def test_failures_are_counted_by_reason_and_the_newest_row_of_a_prompt_decides(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "x.dead.jsonl"
+    rows = [
+        _dead("a", 1, "no answer in 30 s", final=True),
+        _dead("b", 2, "no answer in 600 s", final=True),
+        _dead("c", 3, "HTTP 400: too long", final=True, state="over_context"),
+        _dead("a", 4, "retried by the operator", final=False),
+    ]
+    _rows(path, rows, torn='{"id": "to')
+    found = failures.count(path)
+    assert [(f.state, f.reason, f.rows, f.given_up) for f in found] == [
+        ("failed", "no answer in 600 s", 2, 1),
+        ("over_context", "HTTP 400: too long", 1, 1),
+        ("failed", "retried by the operator", 1, 0),
+    ]
+    assert [f.reason for f in failures.count(path, until=1.5)] == ["no answer in 30 s"]
+    assert failures.count(tmp_path / "none.jsonl") == []
+
+
+def test_phases_tell_what_they_made_and_how_their_attempts_ended(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    made = {
+        "phase": "merge", "made_at": 50.0, "attempt": 2, "inputs": {"output of generate": "abc"},
+        "counts": {"rows": 12}, "outputs": {f"f{i:03}": 10 for i in range(300)}, "early": "",
+    }  # fmt: skip
+    run.manifest("merge").parent.mkdir(parents=True)
+    run.manifest("merge").write_text(json.dumps(made), encoding="utf-8")
+    _rows(run.events("merge", 1), [{"e": "start", "at": 10.0}, {"e": "progress", "at": 20.0}], "{")
+    ended = {"e": "end", "at": 50.0, "outcome": "done", "reason": ""}
+    _rows(run.events("merge", 2), [{"e": "start", "at": 30.0}, ended])
+    _rows(run.events("merge", 3), [], torn="no JSON\n")
+
+    merge = next(record for record in phases.read(run) if record.phase == "merge")
+    assert merge.manifest is not None
+    assert (merge.manifest.files, merge.manifest.bytes) == (300, 3000)
+    assert len(merge.manifest.outputs) == phases.MOST_OUTPUTS
+    assert [(a.number, a.began_at, a.last_at, a.ended, a.outcome) for a in merge.attempts] == [
+        (1, 10.0, 20.0, False, ""), (2, 30.0, 50.0, True, "done"),
+    ]  # fmt: skip
+    then = next(record for record in phases.read(run, until=40.0) if record.phase == "merge")
+    assert then.manifest is None
+    assert [(a.number, a.last_at) for a in then.attempts] == [(1, 20.0), (2, None)]
+
+
+def test_a_manifest_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    run.manifest("merge").parent.mkdir(parents=True)
+    run.manifest("merge").write_text('{"made_at": "soon"}', encoding="utf-8")
+    with pytest.raises(ValueError, match="attempt"):
+        phases.read(run)
+
+
+def test_a_histogram_counts_every_response_once() -> None:
+    counts = {1: 2, 15: 1, 16: 4, 22: 1, 23: 1, 65_535: 1, 65_536: 7, 10**6: 1}
+    bars = lengths.histogram(counts, HISTOGRAM_EDGES)
+    assert len(bars) == len(HISTOGRAM_EDGES) + 1 and sum(bars) == sum(counts.values())
+    assert bars[:3] == (3, 5, 1) and bars[-2:] == (1, 8)
+    assert lengths.histogram({}, HISTOGRAM_EDGES) == ()
