@@ -1,0 +1,68 @@
+"""Which colours and modes really reach the terminal."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from .rig import SCENES, screen
+
+COLORED = f"""
+import sys
+from pathlib import Path
+from eagle_tui.ui.abilities import default_theme
+from eagle_tui.ui.app import EagleApp
+from eagle_tui.ui.recorded import RecordedClient
+client = RecordedClient.load(Path({str(SCENES / "kimi.json")!r}))
+depth, mouse = sys.argv[2], sys.argv[3] == "mouse"
+theme = default_theme(depth, "eagle-dark")
+EagleApp(client, color=depth, theme=theme, mouse=mouse, keys_file=Path("/nonexistent")).run()
+"""
+_SGR = re.compile(rb"\x1b\[([\d;]*)m")
+
+
+def colors(data: bytes) -> set[str]:
+    """The kinds of colour in what was written: truecolor, 256, 16."""
+    found = set()
+    for match in _SGR.finditer(data):
+        codes = [int(code) for code in match[1].split(b";") if code]
+        while codes:
+            code = codes.pop(0)
+            if code in (38, 48):
+                kind = codes.pop(0)
+                found.add("truecolor" if kind == 2 else "256")
+                del codes[: 3 if kind == 2 else 1]
+            elif 30 <= code <= 37 or 40 <= code <= 47 or 90 <= code <= 97 or 100 <= code <= 107:
+                found.add("16")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("depth", "allowed"),
+    [
+        ("truecolor", {"truecolor"}),
+        ("256", {"256", "16"}),
+        ("16", {"16"}),
+        ("none", set()),
+    ],
+)
+def test_no_more_colours_than_asked_for(depth: str, allowed: set[str]) -> None:
+    with screen(COLORED, depth, "mouse") as shown:
+        for keys in (b"c", b"\x1b", b"?", b"q", b"\x10"):  # a dialog, help, the palette
+            shown.press(keys)
+            shown.read(0.4)
+        assert colors(shown.seen) <= allowed
+        if depth != "none":
+            assert colors(shown.seen), "there is colour at all"
+        else:
+            # What is selected is told by reversed text.
+            assert re.search(rb"\x1b\[[\d;]*\b7\b[\d;]*m", shown.seen)
+
+
+@pytest.mark.parametrize("mouse", ["mouse", "no-mouse"])
+def test_the_mouse_is_asked_for_only_when_wanted(mouse: str) -> None:
+    with screen(COLORED, "256", mouse) as shown:
+        shown.read(0.5)
+        modes = re.findall(rb"\x1b\[\?(1000|1002|1003|1006|1015|1016)h", shown.seen)
+        assert bool(modes) == (mouse == "mouse")
