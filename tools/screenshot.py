@@ -3,7 +3,8 @@
     python tools/screenshot.py SCENE.json docs/screen.svg --size 200x50 --theme eagle-dark
 
 A scene is what `eagle-tui status --json` prints, optionally with samples, events and history beside
-it (see `eagle_tui.ui.recorded`). `--press` presses keys first, such as `c` for the cap dialog.
+it (see `eagle_tui.ui.recorded`). `--run` names a run whose responses and logs are shown with it.
+`--press` presses keys first, such as `c` for the cap dialog.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import time
 from pathlib import Path
 
 from eagle_tui.clock import ManualClock
+from eagle_tui.reader.files import RunFiles
+from eagle_tui.rundir.paths import RunDir
 from eagle_tui.ui.app import EagleApp
 from eagle_tui.ui.recorded import RecordedClient
 
@@ -31,13 +34,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--size", default="200x50", help="columns x rows (default: 200x50)")
     parser.add_argument("--theme", default="eagle-dark", help="name of a theme")
     parser.add_argument("--glyphs", default="braille", choices=("braille", "block", "ascii"))
+    parser.add_argument("--run", type=Path, help="a run directory: its responses and logs")
     parser.add_argument("--press", nargs="*", default=[], help="keys to press first")
     options = parser.parse_args(arguments)
     os.environ["TZ"] = "UTC"
     time.tzset()
     try:
         width, height = (int(part) for part in options.size.split("x"))
-        client = RecordedClient.load(options.scene)
+        files = RunFiles(RunDir.at(options.run)) if options.run else None
+        client = RecordedClient.load(options.scene, files)
     except (OSError, ValueError) as error:
         print(f"screenshot: {error}", file=sys.stderr)
         return 2

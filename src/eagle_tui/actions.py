@@ -7,64 +7,14 @@ key acts; `opens` makes it the key of a screen.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import replace
 
-ParamType = Literal[
-    "int", "tokens", "dataset", "phase", "choice", "datasets", "bool", "server", "settings",
-    "text",
-]  # fmt: skip
+from eagle_tui.action import DATASET
+from eagle_tui.action import Action as Action
+from eagle_tui.action import Param as Param
+from eagle_tui.action import ParamType as ParamType
+from eagle_tui.reading_actions import READING
 
-
-@dataclass(frozen=True)
-class Param:
-    """One argument of a verb. On the command line it is `--name`, or positional if `positional`."""
-
-    name: str
-    type: ParamType
-    help: str
-    required: bool = False
-    positional: bool = False
-    choices: tuple[str, ...] = ()
-    default: str | None = None
-    together: bool = False
-    """In place of a dataset, `total` may stand for all of them."""
-
-
-@dataclass(frozen=True)
-class Action:
-    """Something the operator can do."""
-
-    id: str
-    label: str
-    """One or two words, as in the footer."""
-    help: str
-    """One sentence."""
-    key: str | None = None
-    verb: str | None = None
-    params: tuple[Param, ...] = field(default=())
-    footer: bool = True
-    confirm: bool = False
-    """Ask before sending, with the sentence that the supervisor's preview gives."""
-    wait_s: float = 30.0
-    """How long the command line waits by itself until it is in effect."""
-    screens: tuple[str, ...] = ()
-    """Names of the screens on which its key acts; empty: on every one."""
-    opens: str = ""
-    """Name of the screen that it opens."""
-    more_keys: tuple[str, ...] = ()
-    """Further keys that do the same; footer and help show `key` alone."""
-    modes: tuple[str, ...] = ()
-    """Where alone it acts: `replay` (a run is shown as it was), `down` (the same of a run that is
-    down and can go on). Empty: wherever the run is shown."""
-
-    def acts_on(self, screen: str, mode: str = "") -> bool:
-        """Whether its key acts on the screen of that name; `mode` is empty for a live run."""
-        here = not self.screens or screen in self.screens
-        return here and (not self.modes or mode in self.modes)
-
-
-DATASET = Param("dataset", "dataset", "Name of the dataset.", required=True, positional=True)
 PHASE = Param("phase", "phase", "Name of the phase.", positional=True)
 
 DATASET_SCREENS = ("overview", "datasets")
@@ -216,6 +166,13 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("overview", "Overview", "All that matters at one glance.", key="1", opens="overview"),
     Action(
+        "samples",
+        "Samples",
+        "What the target wrote: lists by several orders, to read, search, flag and copy.",
+        key="3",
+        opens="samples",
+    ),
+    Action(
         "events",
         "Events",
         "Events and commands of the run.",
@@ -250,7 +207,7 @@ ACTIONS: tuple[Action, ...] = (
         "Fold or unfold the reasoning of the sample.",
         key="f",
         footer=False,
-        screens=("overview",),
+        screens=("overview", "samples"),
     ),
     Action(
         "zoom_in",
@@ -358,38 +315,7 @@ ACTIONS: tuple[Action, ...] = (
         key="U",
         modes=("down",),
     ),
-    Action(
-        "undo",
-        "Undo",
-        "Take a command back: a pause, resume, cap, concurrency, skip, order or undo, as long as "
-        "what it changed was not changed again.",
-        key="u",
-        verb="undo",
-        params=(
-            Param(
-                "command",
-                "text",
-                "Id of the command, or how it begins; none: the newest that can be taken back.",
-                positional=True,
-            ),
-        ),
-        confirm=True,
-        screens=("events",),
-    ),
-    Action(
-        "flag",
-        "Flag",
-        "Mark a response to come back to it, or take the mark away.",
-        key="x",
-        verb="flag",
-        params=(
-            DATASET,
-            Param("id", "text", "Id of the response.", required=True, positional=True),
-            Param("note", "text", "A few words on why."),
-            Param("undo", "bool", "Take the mark away."),
-        ),
-        screens=("samples",),
-    ),
+    *READING,
     Action("help", "Help", "All keys with what they do.", key="question_mark"),
     Action(
         "quit",

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from eagle_tui.client_api import ClientError
+from eagle_tui.client_api import ClientError, RunRecords
 from eagle_tui.clock import ManualClock
 from eagle_tui.protocol import CommandStatus, Event, History, Preview, Sample, Status
 from eagle_tui.ui.app import EagleApp
@@ -30,8 +30,8 @@ class FakeClient(RecordedClient):
     asked: list[tuple[str, dict[str, Any]]]
     polls: int
 
-    def __init__(self, scene: dict[str, Any]) -> None:
-        super().__init__(scene)
+    def __init__(self, scene: dict[str, Any], records: RunRecords | None = None) -> None:
+        super().__init__(scene, records)
         self.sent, self.asked, self.polls = [], [], 0
 
     def _there(self) -> None:

@@ -30,19 +30,20 @@ def safe_line(text: str) -> str:
     return text if text.isascii() and text.isprintable() else safe(text).replace("\n", " ")
 
 
-def bounded(text: str) -> list[str]:
+def bounded(text: str, head: int = HEAD_CHARS, tail: int = TAIL_CHARS) -> list[str]:
     """The text in one part, or head, a note of what is left out, and tail."""
-    if len(text) <= HEAD_CHARS + TAIL_CHARS:
+    if len(text) <= head + tail:
         return [text]
-    left_out = len(text) - HEAD_CHARS - TAIL_CHARS
+    left_out = len(text) - head - tail
     note = f"[{left_out:,} characters in the middle are not shown]"
-    return [text[:HEAD_CHARS], note, text[-TAIL_CHARS:]]
+    return [text[:head], note, text[-tail:]]
 
 
-def wrap(text: str, width: int) -> list[str]:
-    """Lines of at most `width` cells, broken at spaces where there are any; newlines kept."""
+def wrap(text: str, width: int, head: int = HEAD_CHARS, tail: int = TAIL_CHARS) -> list[str]:
+    """Lines of at most `width` cells, broken at spaces where there are any; newlines kept. Of a
+    longer text the first `head` and the last `tail` characters."""
     lines: list[str] = []
-    for part in bounded(text):
+    for part in bounded(text, head, tail):
         for line in safe(part).split("\n"):
             lines.extend(_wrap_line(line.rstrip(), max(width, 1)))
     return lines

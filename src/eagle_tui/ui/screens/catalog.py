@@ -5,11 +5,13 @@ from __future__ import annotations
 from eagle_tui.ui.screens.base import RunScreen
 from eagle_tui.ui.screens.events import EventsScreen
 from eagle_tui.ui.screens.overview import OverviewScreen
+from eagle_tui.ui.screens.samples import SamplesScreen
 
 SCREENS: dict[str, type[RunScreen]] = {
     screen.NAME: screen
     for screen in (
         OverviewScreen,
+        SamplesScreen,
         EventsScreen,
     )
 }

@@ -182,6 +182,11 @@ class FieldLabel(Canvas):
         self._label = name
         self._lit = False
 
+    def name_it(self, name: str) -> None:
+        """Show another name."""
+        self._label = name
+        self.redraw()
+
     def lit(self, on: bool) -> None:
         self._lit = on
         self.redraw()
