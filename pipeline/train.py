@@ -10,28 +10,29 @@ than one machine start it on each by torchrun itself, all with the same RUN on a
 
 from __future__ import annotations
 
-import os
 import sys
 
-from .training import rank
-from .training.launch import run_ranks
-from .training.ranks import under_torchrun
+from .torchrun.launch import run_ranks
+from .torchrun.rank import entry, under_torchrun
 from .training.session import PHASE, train
-from .worker import Worker, main
+from .worker import Worker
 
-_RANK_MODULE = "eagle_tui.pipeline.training.rank"
+MODULE = "eagle_tui.pipeline.train"
 
 
 def body(worker: Worker) -> None:
     """Train on one rank here, or follow several."""
     nproc = worker.config.train.nproc
     if nproc > 1 and not under_torchrun():
-        run_ranks(worker, nproc, _RANK_MODULE)
+        run_ranks(worker, nproc, MODULE)
     else:
         train(worker)
 
 
+def share(worker: Worker, rank: int) -> None:
+    """Train as one rank of several."""
+    train(worker, quiet=rank != 0)
+
+
 if __name__ == "__main__":
-    if under_torchrun() and os.environ["RANK"] != "0":
-        sys.exit(rank.main())
-    sys.exit(main(PHASE, body))
+    sys.exit(entry(PHASE, body, share))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
 
+from ..torchrun.rank import under_torchrun
 from ..worker import Stopped
 
 _AGREE_S = 3600.0
@@ -103,8 +104,3 @@ class Team:
     def count(self, key: str, amount: int = 0) -> int:
         """Add to a counter of all ranks; gives what it is then."""
         return self.store.add(f"count/{key}", amount)
-
-
-def under_torchrun() -> bool:
-    """This process is a rank that torchrun started."""
-    return "RANK" in os.environ and "WORLD_SIZE" in os.environ and "MASTER_ADDR" in os.environ

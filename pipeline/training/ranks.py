@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from ..torchrun.rank import under_torchrun
 from .model import TrainingModel
 
 _TIMEOUT: Final = datetime.timedelta(minutes=30)
@@ -62,11 +63,6 @@ class Ranks:
         """Wait for all."""
         if self.world > 1:
             self.any([False])
-
-
-def under_torchrun() -> bool:
-    """This process is a rank that torchrun started."""
-    return "RANK" in os.environ and "WORLD_SIZE" in os.environ
 
 
 def pick_device(wanted: Literal["auto", "cpu", "cuda"]) -> torch.device:

@@ -17,6 +17,7 @@ SLOW = '''"""The extract phase with a pause in each batch; under torchrun this f
 import sys, time
 from eagle_tui.pipeline import extract
 from eagle_tui.pipeline.extraction import target
+from eagle_tui.pipeline.torchrun.rank import entry
 
 real = target.Capture.states
 
@@ -25,19 +26,15 @@ def slow(self, rows):
     return real(self, rows)
 
 target.Capture.states = slow
+extract.MODULE = "slow_extract"
 if __name__ == "__main__":
-    sys.exit(extract.entry())
+    sys.exit(entry("extract", extract.body, extract.share))
 '''
 
 
 def start(world: World, pause: float) -> subprocess.Popen[bytes]:
     """Start the phase as an operator would; each batch takes `pause` seconds longer."""
-    path = world.run.root / "slow_extract.py"
-    path.write_text(SLOW.format(pause=pause))
-    text = path.read_text().replace(
-        "if __name__", 'extract.MODULE = "slow_extract"\nif __name__', 1
-    )
-    path.write_text(text)
+    (world.run.root / "slow_extract.py").write_text(SLOW.format(pause=pause))
     return subprocess.Popen(
         [sys.executable, "-m", "slow_extract", str(world.run.root)],
         cwd=world.run.root,

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from eagle_tui.clock import SystemClock
-from eagle_tui.pipeline.extraction.launch import last_outcome, run_ranks
 from eagle_tui.pipeline.extraction.team import LocalStore, Team
 from eagle_tui.pipeline.hidden import iterate_hidden
-from eagle_tui.rundir.events import WorkerLog
-from eagle_tui.rundir.paths import RunDir
 
 from .ranks import ranks_of, shards_written, start, wait_for
 from .test_extract import reference, stored, worst
@@ -47,21 +42,21 @@ def test_kills_and_stops_with_one_and_two_ranks_lose_and_double_nothing(world: W
     ranks[1].kill()
     assert second.wait(60) == 1
     outcome, reason = world.end()
-    assert outcome == "failed" and "a rank of 2 died" in reason
+    assert outcome == "failed" and "1 of 2 ranks died without a word" in reason
     wait_for("no rank is left", lambda: not any(rank.is_running() for rank in ranks))
     after_two = len(shards_written(world))
     assert after_two >= after_one + 2 and not world.run.manifest("extract").exists()
 
-    # One rank, asked to stop: exit 0, and what was collected is written.
-    world.settings(nproc=1, **SMALL)
+    # Two ranks, asked to stop: exit 0, and what was collected is written.
     third = start(world, 0.25)
     wait_for("another shard", lambda: len(shards_written(world)) > after_two)
+    ranks = ranks_of(third)
     third.send_signal(signal.SIGTERM)
     assert third.wait(60) == 0
     assert world.end()[0] == "stopped" and not world.run.manifest("extract").exists()
+    assert len(ranks) == 2 and not any(rank.is_running() for rank in ranks)
 
     # Two ranks to the end, which report as one.
-    world.settings(nproc=2, **SMALL)
     last = start(world, 0.0)
     assert last.wait(60) == 0, world.end()
     assert world.end()[0] == "done"
@@ -74,59 +69,6 @@ def test_kills_and_stops_with_one_and_two_ranks_lose_and_double_nothing(world: W
     for name, (aux, last_state, _) in reference(world, (2, 4, 5)).items():
         assert worst(rows[name].aux, aux) < 1e-5
         assert worst(rows[name].last, last_state) < 1e-5
-
-
-class Torchrun:
-    """Stands in for torchrun: the first rank's log ends as it is told to."""
-
-    def __init__(self, run: RunDir, outcome: str, code: int, *, asked: bool) -> None:
-        self._run, self._outcome, self._code, self._asked = run, outcome, code, asked
-        self.argv: list[str] = []
-        self.signals: list[int] = []
-
-    def __call__(self, argv: list[str], **_: Any) -> Torchrun:
-        self.argv = argv
-        return self
-
-    def wait(self) -> int:
-        if self._asked:
-            signal.raise_signal(signal.SIGTERM)
-        if self._outcome:
-            log = WorkerLog(self._run.events("extract", 4), SystemClock())
-            log.emit("end", outcome=self._outcome, reason="x", code=0)
-            log.close()
-        return self._code
-
-    def send_signal(self, number: int) -> None:
-        self.signals.append(number)
-
-
-@pytest.mark.parametrize(
-    ("outcome", "torchrun_code", "asked", "code", "told"),
-    [
-        ("done", 0, False, 0, "done"),
-        ("refused", 1, False, 3, "refused"),
-        ("failed", 1, False, 1, "failed"),
-        ("stopped", 1, True, 0, "stopped"),  # asked to, and it did
-        ("stopped", 1, False, 1, "failed"),  # torchrun ended the first rank since another died
-        ("", 1, False, 1, "failed"),  # the first rank died without a word
-        ("", 1, True, 0, ""),  # stopped before it had begun
-    ],
-)
-def test_the_phase_ends_as_its_ranks_did(
-    tmp_path: Path, outcome: str, torchrun_code: int, asked: bool, code: int, told: str
-) -> None:
-    run = RunDir.at(tmp_path)
-    torchrun = Torchrun(run, outcome, torchrun_code, asked=asked)
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        assert run_ranks("module", run, "extract", 4, 2, popen=torchrun) == code
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    assert torchrun.signals == ([signal.SIGTERM] if asked else [])
-    assert torchrun.argv[-5:] == ["-m", "module", str(run.root), "--attempt", "4"]
-    assert last_outcome(run, "extract", 4) == told
 
 
 def test_a_rank_that_is_alone_agrees_with_itself() -> None:

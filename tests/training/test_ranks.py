@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from eagle_tui.pipeline.training.launch import leave_ending, settle
+from eagle_tui.pipeline.torchrun.launch import leave_ending, settle
 from eagle_tui.pipeline.worker import Failed, Refused, Stopped
 from eagle_tui.rundir import manifest
 

@@ -7,6 +7,7 @@ parent copies from. A rank whose parent is gone ends by itself, so that nothing 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from eagle_tui.rundir import atomic
 from eagle_tui.rundir.jsonl import Tail
@@ -29,9 +30,9 @@ _POLL_S: Final = 0.2
 _COPIED: Final = ("progress", "metric", "note", "flow")
 
 
-def events_path(directory: Path) -> Path:
-    """Events of the first rank."""
-    return directory / "events.jsonl"
+def events_path(directory: Path, rank: int) -> Path:
+    """Events of a rank; those of the first one become the phase's."""
+    return directory / f"events-{rank}.jsonl"
 
 
 def ending_path(directory: Path, rank: int) -> Path:
@@ -39,29 +40,35 @@ def ending_path(directory: Path, rank: int) -> Path:
     return directory / f"rank-{rank}.json"
 
 
-def run_ranks(worker: Worker, nproc: int, module: str) -> None:
-    """Run `module RUN --attempt N` in `nproc` ranks. Refused, Failed or Stopped as the ranks say;
-    Failed when one dies without a word."""
+def run_ranks(
+    worker: Worker, nproc: int, module: str, *, tell: Literal["first", "all"] = "first"
+) -> None:
+    """Run `python -m module RUN --attempt N` in `nproc` ranks, which are `rank.main` there.
+    Refused, Failed or Stopped as the ranks say; Failed when one dies without a word.
+
+    `tell`: which of them are asked to stop when the phase is; `first`: the others hear it from it.
+    """
     directory = worker.run.phase(worker.phase) / "ranks"
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     argv = [
-        *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
+        *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--max-restarts", "0"),
         *("--nproc-per-node", str(nproc), "-m", module),
         *(str(worker.run.root), "--attempt", str(worker.attempt)),
     ]
     env = {**os.environ, DIRECTORY: str(directory), LEADER: str(os.getpid())}
+    # What lies in the directory where it is started must not be imported.
+    env["PYTHONSAFEPATH"] = "1"
     env.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // nproc)))
     # A session of its own: torchrun would end when the terminal goes away.
     process = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, start_new_session=True)
-    tail = Tail(events_path(directory))
-    told = False
+    tail = Tail(events_path(directory, 0))
+    untold = set(range(1 if tell == "first" else nproc))
     try:
         while process.poll() is None:
             _copy(worker, tail)
-            if worker.stop.is_set() and not told:
-                told = _tell_first(directory)
             if worker.stop.is_set():
+                untold = {rank for rank in untold if not _tell(directory, rank)}
                 _sleep(process)
             else:
                 worker.stop.wait(_POLL_S)
@@ -80,14 +87,12 @@ def _sleep(process: subprocess.Popen[bytes]) -> None:
         return
 
 
-def _tell_first(directory: Path) -> bool:
-    """Ask the first rank to stop; the others hear it from there. False while it is not up yet."""
-    for event in Tail(events_path(directory)).read():
+def _tell(directory: Path, rank: int) -> bool:
+    """Ask a rank to stop. False while it is not up yet."""
+    for event in Tail(events_path(directory, rank)).read():
         if event.get("e") == "start":
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(int(event["pid"]), signal.SIGTERM)
-            except ProcessLookupError:
-                return True
             return True
     return False
 
@@ -116,7 +121,7 @@ def settle(worker: Worker, directory: Path, nproc: int, code: int) -> None:
         missing = nproc - len(endings)
         raise Failed(
             f"{missing or 'Some'} of {nproc} ranks died without a word (torchrun ended with code "
-            f"{code}); see {worker.run.log(worker.phase, worker.attempt)}. The last checkpoint is "
+            f"{code}); see {worker.run.log(worker.phase, worker.attempt)}. What was finished is "
             "kept; the phase goes on from there."
         )
     if any(ending["outcome"] == "stopped" for ending in endings):
