@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from eagle_tui.clock import SystemClock
+from eagle_tui.clock import ManualClock, SystemClock
 from eagle_tui.telemetry import gpu
 from eagle_tui.telemetry.gpu import GpuSampler
 
@@ -55,6 +55,16 @@ async def test_lines_become_figures_with_an_age() -> None:
     (found,) = sampler.gpus()
     assert (found.name, found.util, found.power_w, sampler.note) == ("X", 0.5, None, "")
     assert found.age_s is not None and 0 <= found.age_s < 5
+
+
+async def test_old_figures_are_null_and_the_gpu_stays() -> None:
+    clock = ManualClock()
+    sampler = GpuSampler(clock, says(ONE, then=STAYS))
+    await until(sampler, lambda: bool(sampler.gpus()))
+    clock.advance(14.0)
+    assert [(g.util, g.age_s) for g in sampler.gpus()] == [(0.5, 14.0)]
+    clock.advance(2.0)
+    assert [(g.name, g.util, g.age_s) for g in sampler.gpus()] == [("X", None, 16.0)]
 
 
 async def test_a_maker_that_is_absent_makes_way_for_the_next() -> None:

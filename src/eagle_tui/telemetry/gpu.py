@@ -20,6 +20,8 @@ END_S = 2.0
 """What a child that closed its output gets to end by itself; NVML's own clean-up is quick."""
 AGAIN_S = 2.0
 """Wait before a child that had figures is started again; doubled each time, up to RETRY_S."""
+STALE_S = 15.0
+"""Figures older than this are not told as if they were true now."""
 RETRY_S = 60.0
 """Wait before a child that said why there are no GPUs is started again."""
 
@@ -64,12 +66,16 @@ class GpuSampler:
         return self._note
 
     def gpus(self) -> tuple[GpuStatus, ...]:
-        """The newest figures with their age: when there are no new ones, they stay and grow old. A
-        GPU that was there once is never left out."""
+        """The newest figures with their age; those that are too old to be true are null. A GPU
+        that was there once is never left out."""
         if self._look is None:
             return ()
         age = self._clock.monotonic() - self._look.mono
-        return tuple(gpu.model_copy(update={"age_s": age}) for gpu in self._look.gpus)
+        found = self._look.gpus
+        if age > STALE_S:
+            lasting = {"index", "name", "uuid", "mem_total", "state"}
+            found = tuple(GpuStatus(**gpu.model_dump(include=lasting)) for gpu in found)
+        return tuple(gpu.model_copy(update={"age_s": age}) for gpu in found)
 
     async def run(self) -> None:
         """Until cancelled: start a child, read it, start it again when it ends or hangs."""
