@@ -29,6 +29,8 @@ CREATE TABLE IF NOT EXISTS retunes (
 CREATE INDEX IF NOT EXISTS retunes_by_step ON retunes (step);
 """
 ENDS: tuple[RetuneStep, ...] = ("done", "rolled_back", "refused")
+LOST = "lost"
+"""In place of a diagnosis: it ended while nobody was there to see how, and its log is silent."""
 Settings = Mapping[str, str | None]
 """What is retuned over run.toml: setting → value; None: the flag of run.toml is left out."""
 

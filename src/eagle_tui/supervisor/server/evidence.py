@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import shutil
 from collections.abc import Sequence
@@ -32,22 +33,24 @@ def redact(text: str) -> str:
     return SECRET.sub(r"\1\2***", text)
 
 
+Processes = Sequence[Process]
+"""A server's processes, its parent first."""
+
+
 async def collect(
     path: Path,
     *,
     headline: str,
-    processes: Sequence[Process],
-    program: str,
+    processes: Processes,
     log: Path,
     url: str,
     headers: dict[str, str],
     http: httpx.AsyncClient,
 ) -> None:
-    """Write the evidence to `path`. `program`: the server's own, beside which py-spy may lie.
-    OSError when it cannot be written."""
+    """Write the evidence to `path`. OSError when it cannot be written."""
     parts = [headline, "", "== processes", *(_row(process) for process in processes)]
     parts += ["", "== /v1/loads", await _loads(http, url, headers)]
-    spy = shutil.which("py-spy") or shutil.which("py-spy", path=str(Path(program).parent))
+    spy = _spy(processes)
     if spy is None:
         parts += ["", "== stacks", "py-spy is not installed: no stack dumps"]
     else:
@@ -56,6 +59,16 @@ async def collect(
     parts += ["", f"== last lines of {log.name}", *launch.last_lines(log, LOG_LINES)]
     text = "\n".join(visible(redact(part)) for part in "\n".join(parts).split("\n"))
     await asyncio.to_thread(atomic.write_bytes, path, (text + "\n").encode())
+
+
+def _spy(processes: Processes) -> str | None:
+    """py-spy: ours, or that of the server's own environment; None when there is none."""
+    places = [os.environ.get("PATH", os.defpath)]
+    for process in processes[:1]:
+        with contextlib.suppress(psutil.Error):
+            words = psutil.Process(process.pid).cmdline()
+            places.append(str(Path(words[0]).parent) if words else "")
+    return shutil.which("py-spy", path=os.pathsep.join(places))
 
 
 def _row(process: Process) -> str:

@@ -60,6 +60,7 @@ class ManagedServer:
         self._misses = 0
         self._was_ready = False
         self._warned = False
+        self._asked = False
         if section.url:
             self._watch = Watch(section, context, section.url, None)
         else:
@@ -227,6 +228,7 @@ class ManagedServer:
         section, store, wall = self.section, self._c.store, self._wall()
         self.plan = plan
         self.settings, self._was_ready, self._misses = {}, False, 0
+        self._asked = self._warned = False
         argv: list[str] = []
         same, missing = "", ""
         try:
@@ -274,16 +276,22 @@ class ManagedServer:
 
     async def _became_ready(self, watch: Watch, handle: Handle, waited: float) -> None:
         keys.take_back(self._c.run.root, self.section)
-        found = await watch.resolved()
-        self.settings = found.flags
-        size = ""
-        if found.pool is not None:
-            self._c.store.servers.pool(handle.token, found.pool)
-            size = f", KV pool of {found.pool:,} tokens"
+        size = await self._ask(watch)
+        watch.begin()
         self._c.store.ready(handle.token, self._wall())
         self.state, self.reason, self.remedy, self._misses = "ready", "", "", 0
         self._was_ready = True
         self._say("info", f"ready after {waited:.0f} s{size}")
+
+    async def _ask(self, watch: Watch) -> str:
+        """Learn with what it came up; gives the size of its pool, as the end of a sentence."""
+        found = await watch.resolved()
+        self._asked, self.settings = True, found.flags
+        if found.pool is None:
+            return ""
+        if self._handle is not None:
+            self._c.store.servers.pool(self._handle.token, found.pool)
+        return f", KV pool of {found.pool:,} tokens"
 
     # -- watch ------------------------------------------------------------------------------------
 
@@ -299,6 +307,8 @@ class ManagedServer:
             if self.state != good:
                 self._say("info", "answers")
             self.state, self.reason, self._misses = good, "", 0
+            if not self._asked:
+                await self._ask(self._watch)
             return
         self._misses += 1
         if self._misses >= UNREADY_AFTER or self.state not in ("ready", "attached"):

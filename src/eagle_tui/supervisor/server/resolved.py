@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from eagle_tui.config.model import RunConfig, ServerSection
 from eagle_tui.supervisor import launch
 from eagle_tui.supervisor.server.context import Plan
 from eagle_tui.supervisor.tuning.arguments import apply
+from eagle_tui.text import visible
 
 INFO_S = 5.0
 SGLANG_ENV = {
@@ -45,24 +47,35 @@ def environment(section: ServerSection) -> dict[str, str]:
     return env | section.env
 
 
-async def read(http: httpx.AsyncClient, url: str, key: str | None) -> dict[str, Any]:
-    """`/server_info`; empty when it does not answer. It asks the scheduler, so it is not for
-    polling."""
+@dataclass(frozen=True)
+class Resolved:
+    """With what a server came up, by its own account."""
+
+    flags: Mapping[str, str]
+    """Its arguments, by name of the flag; without keys and what is no plain value."""
+    pool: int | None
+    """Tokens in its KV pool; None: it does not say."""
+
+
+async def read(http: httpx.AsyncClient, url: str, key: str | None) -> Resolved:
+    """Ask `/server_info`; nothing is known when it does not answer. It asks the scheduler, so it is
+    not for polling."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
         answer = await http.get(f"{url}/server_info", headers=headers, timeout=INFO_S)
         body = answer.json()
     except (httpx.HTTPError, ValueError):
-        return {}
-    return body if isinstance(body, dict) else {}
+        return Resolved({}, None)
+    return parse(body) if isinstance(body, dict) else Resolved({}, None)
 
 
-def flags_of(info: Mapping[str, Any]) -> dict[str, str]:
-    """The arguments in force, by name of the flag; without keys and what is no plain value."""
+def parse(info: Mapping[str, Any]) -> Resolved:
+    """What `/server_info` says."""
     found: dict[str, str] = {}
     for name, value in info.items():
         if isinstance(value, bool):
             found[name.replace("_", "-")] = "true" if value else "false"
         elif isinstance(value, int | float | str) and "key" not in name:
-            found[name.replace("_", "-")] = str(value)[:200]
-    return found
+            found[name.replace("_", "-")] = visible(str(value))[:200]
+    pool = info.get("max_total_num_tokens")
+    return Resolved(found, pool if isinstance(pool, int) else None)

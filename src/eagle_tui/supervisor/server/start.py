@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from eagle_tui.telemetry.server_log import ServerLog
+from eagle_tui.telemetry.server_log import Stage
 
 
 @dataclass(frozen=True)
@@ -17,9 +17,8 @@ class Start:
     last_s: float | None
     """Seconds that the last good start took; None: there was none."""
 
-    def figures(self, log: ServerLog | None, now: float) -> dict[str, Any]:
+    def figures(self, stage: Stage | None, now: float) -> dict[str, Any]:
         """`stage`, `progress` and `eta_s` of the status."""
-        stage = log.stage if log else None
         return {
             "stage": stage.name if stage else "",
             "progress": stage.progress if stage else None,

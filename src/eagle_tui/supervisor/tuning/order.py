@@ -157,12 +157,11 @@ def sentence(found: Iterable[RetuneOrder], servers: Sequence[ServerView], in_fli
         else ("; ".join(parts))
     )
     one = len(orders_) == 1
-    text += ". It stops" if one else ". They stop one after the other"
-    text += f", the {in_flight} requests in flight are held," if in_flight else ""
+    held = f" with what is in flight on {'it' if one else 'them'} held" if in_flight else ""
+    text += f". It is stopped{held}" if one else f". They are stopped one after the other{held}"
     starts = [s for o in orders_ if (s := by_name[o.server].last_start_s) is not None]
     took = f" (the last start took {max(starts):.0f} s)" if starts else ""
-    text += f" and {'starts' if one else 'start'} again{took}"
-    text += "; settings that do not start are taken back by themselves"
+    text += f" and started again{took}; settings that do not start are taken back"
     if any(by_name[o.server].flags is None for o in orders_):
         text += ". What the installed server knows is looked up first"
     for warning in dict.fromkeys(w for o in orders_ for w in o.warnings):

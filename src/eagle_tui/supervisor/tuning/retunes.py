@@ -17,7 +17,7 @@ from typing import Protocol
 
 from eagle_tui.clock import Clock
 from eagle_tui.protocol import RetuneStep, Severity
-from eagle_tui.supervisor.launches import Retune, Settings, Try
+from eagle_tui.supervisor.launches import LOST, Retune, Settings, Try
 from eagle_tui.supervisor.server.context import Plan
 from eagle_tui.supervisor.server.managed import ManagedServer
 from eagle_tui.supervisor.store import Store
@@ -28,7 +28,7 @@ from eagle_tui.supervisor.tuning.order import ServerView
 
 TRIES = 2
 """Starts with new settings when the first one was killed from outside."""
-FROM_OUTSIDE = ("killed", "child-killed", "port")
+FROM_OUTSIDE = ("killed", "child-killed", "port", LOST)
 """Rules of `telemetry.diagnosis` that are not the settings' fault."""
 RESUME_S = 30.0
 """How long generation may take to send to the server again before it is called done anyway."""

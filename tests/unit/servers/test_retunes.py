@@ -1,0 +1,243 @@
+"""A change of settings, step by step, with deaths of server and supervisor between the steps."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from server_bench import Bench
+
+from eagle_tui import proc
+from eagle_tui.clock import SystemClock
+from eagle_tui.config.command import command_line
+from eagle_tui.protocol import RetuneStep
+from eagle_tui.supervisor.launches import ENDS, Retune, Settings
+from eagle_tui.supervisor.server.context import Wish
+from eagle_tui.supervisor.server.managed import ManagedServer
+from eagle_tui.supervisor.tuning.flags import Flags
+from eagle_tui.supervisor.tuning.order import ServerView, orders
+from eagle_tui.supervisor.tuning.retunes import Retunes
+
+New = Callable[..., Bench]
+GOOD = ("requested", "pausing", "stopping", "starting", "ready", "resuming")
+BAD = ("requested", "pausing", "stopping", "starting", "reverting", "resuming")
+
+
+@dataclass
+class Run:
+    """One run under a supervisor that can be replaced at any moment."""
+
+    bench: Bench
+    refusal: str = ""
+    steps: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        """A new supervisor: it knows what stands in the state file."""
+        self.server = self.bench.server()
+        self.retunes = Retunes(
+            self, self.bench.store, SystemClock(), {"one": self.server}, self.bench.say
+        )
+
+    # -- what Retunes asks ------------------------------------------------------------------------
+
+    def view(self, server: ManagedServer, flags: Flags | None) -> ServerView:
+        config = self.bench.config
+        argv = tuple(command_line(config, config.server[0], self.bench.root, 0))
+        return ServerView(
+            "one", argv, self.tuned("one"), server.settings, flags, refusal=self.refusal
+        )
+
+    def sending(self, server: str) -> bool:
+        return self.server.endpoint() is not None
+
+    def tuned(self, server: str) -> Settings:
+        return self.bench.store.get("tuned") or {}
+
+    def in_force(self, server: str, settings: Settings, also: Callable[[], None]) -> None:
+        with self.bench.store.transaction():
+            self.bench.store.put("tuned", dict(settings))
+            also()
+
+    # -- driving ----------------------------------------------------------------------------------
+
+    def order(self, **settings: Any) -> None:
+        typed = {key.replace("_", "-"): value for key, value in settings.items()}
+        for one in orders([self.view(self.server, None)], None, typed):
+            self.bench.store.servers.add_retune("c1", one, time.time())
+        self.retunes.reload()
+
+    @property
+    def now(self) -> Retune:
+        return self.bench.store.servers.retunes()[-1]
+
+    async def step(self) -> None:
+        self.retunes.tick()
+        if self.steps[-1:] != [self.now.step]:
+            self.steps.append(self.now.step)
+        down = self.retunes.wants_down("one")
+        await self.server.step(Wish(not down, self.retunes.plan("one")))
+        await asyncio.sleep(0.02)
+
+    async def until(self, what: Callable[[], Any], seconds: float = 20.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not what():
+            assert time.monotonic() < deadline, (self.now, self.bench.said)
+            await self.step()
+
+    async def ready(self) -> None:
+        """Until it is ready, and has said with what."""
+        deadline = time.monotonic() + 20.0
+        while self.server.state != "ready" or not self.server.settings:
+            assert time.monotonic() < deadline, self.bench.said
+            await self.server.step(Wish(True, self.retunes.plan("one")))
+            await asyncio.sleep(0.02)
+
+    async def ended(self) -> None:
+        await self.until(lambda: self.now.step in ENDS)
+
+    def alive(self) -> int:
+        return sum(proc.identify(pid) is not None for pid in self.bench.pids())
+
+
+async def test_new_settings(bench: New) -> None:
+    run = Run(bench())
+    await run.ready()
+    run.order(max_running_requests="16")
+    await run.ended()
+    assert run.steps == ["pausing", "stopping", "starting", "ready", "resuming", "done"] or (
+        run.steps == ["requested", "pausing", "stopping", "starting", "ready", "resuming", "done"]
+    )
+    assert run.server.settings["max-running-requests"] == "16"
+    assert run.tuned("one") == {"max-running-requests": "16"} and run.alive() == 1
+    assert run.now.words == "max-running-requests 8 → 16"
+    assert run.now.paused_at and run.now.resumed_at and run.now.resumed_at >= run.now.paused_at
+    (mark,) = run.bench.store.marks(0.0)
+    assert (mark.kind, mark.text) == ("retune", "one: max-running-requests 8 → 16")
+    # They hold for every later start, and are taken away again by `default`.
+    run.order(max_running_requests="default")
+    await run.ended()
+    assert run.server.settings["max-running-requests"] == "8" and run.tuned("one") == {}
+
+
+@pytest.mark.parametrize(("step", "good"), [*((s, True) for s in GOOD), *((s, False) for s in BAD)])
+async def test_the_supervisor_dies_at_a_step(bench: New, step: RetuneStep, good: bool) -> None:
+    run = Run(bench({"ready-after-s": 0.2}))
+    await run.ready()
+    run.order(**({"max_running_requests": "16"} if good else {"say": "dead", "code": "7"}))
+    await run.until(lambda: run.now.step == step)
+    for _ in range(2):
+        run.start()
+        await run.step()
+    await run.ended()
+    assert run.now.step == ("done" if good else "rolled_back")
+    await run.ready()
+    assert run.server.settings["max-running-requests"] == ("16" if good else "8")
+    assert run.alive() == 1
+    assert run.tuned("one") == ({"max-running-requests": "16"} if good else {})
+
+
+@pytest.mark.parametrize("step", ["requested", "pausing", "stopping", "starting", "resuming"])
+async def test_the_server_is_killed_at_a_step(bench: New, step: RetuneStep) -> None:
+    run = Run(bench({"ready-after-s": 0.2}))
+    await run.ready()
+    run.order(max_running_requests="16")
+    await run.until(lambda: run.now.step == step)
+    if step == "starting":
+        await run.until(lambda: len(run.bench.pids()) == 2)
+    pid = run.bench.pids()[-1]
+    if proc.identify(pid) is not None:
+        os.kill(pid, signal.SIGKILL)
+    await run.ended()
+    assert run.now.step == "done", run.bench.said
+    await run.ready()
+    assert run.server.settings["max-running-requests"] == "16" and run.alive() == 1
+
+
+async def test_both_die_while_it_starts(bench: New) -> None:
+    run = Run(bench({"ready-after-s": 0.3}))
+    await run.ready()
+    run.order(max_running_requests="16")
+    await run.until(lambda: run.now.step == "starting" and len(run.bench.pids()) == 2)
+    os.kill(run.bench.pids()[-1], signal.SIGKILL)
+    await asyncio.sleep(0.1)
+    run.start()
+    await run.ended()
+    assert run.now.step == "done" and run.server.settings["max-running-requests"] == "16"
+
+
+async def test_settings_that_do_not_start_are_taken_back(bench: New) -> None:
+    run = Run(bench())
+    await run.ready()
+    run.order(max_running_requests="16")
+    await run.ended()
+    run.order(say="out of everything", code="3", max_running_requests="32")
+    await run.ended()
+    assert run.now.step == "rolled_back"
+    assert run.now.reason == "exit code 3; last line: out of everything"
+    assert run.server.state == "ready" and run.alive() == 1
+    assert run.server.settings["max-running-requests"] == "16"
+    outcomes = [launch.outcome for launch in run.bench.store.servers.launches()]
+    assert outcomes == ["stopped", "stopped", "failed", "running"]
+
+
+async def test_settings_that_never_get_ready_are_taken_back(bench: New) -> None:
+    run = Run(bench(start_timeout_s=0.6))
+    await run.ready()
+    run.order(ready_after_s="600")
+    await run.ended()
+    assert run.now.step == "rolled_back" and run.now.reason.startswith("not ready after")
+    assert run.server.state == "ready"
+
+
+async def test_a_flag_that_the_server_does_not_know_stops_nothing(bench: New) -> None:
+    run = Run(bench())
+    await run.ready()
+    run.order(max_runing_requests="16", code="x y")
+    await run.ended()
+    assert run.now.step == "refused"
+    assert "does not know --max-runing-requests" in run.now.reason
+    assert "max-running-requests" in run.now.reason
+    assert len(run.bench.pids()) == 1 and run.server.state == "ready"
+
+
+async def test_a_server_that_failed_can_be_retuned(bench: New) -> None:
+    run = Run(bench({"say": "too much", "code": "5"}))
+    while run.server.state != "failed":
+        await run.server.step(Wish(True, run.retunes.plan("one")))
+        await asyncio.sleep(0.02)
+    run.order(say="none")
+    await run.ended()
+    assert run.now.step == "done" and run.server.state == "ready"
+
+
+async def test_when_neither_starts_it_says_so(bench: New) -> None:
+    run = Run(bench({"say": "too much", "code": "5"}))
+    while run.server.state != "failed":
+        await run.server.step(Wish(True, run.retunes.plan("one")))
+        await asyncio.sleep(0.02)
+    run.order(say="even more")
+    await run.ended()
+    assert run.now.step == "rolled_back"
+    assert "last line: even more" in run.now.reason and "do not start either" in run.now.reason
+
+
+async def test_what_one_server_cannot_do_is_not_tried_on_the_next(bench: New) -> None:
+    run = Run(bench())
+    await run.ready()
+    run.order(say="dead")
+    (one,) = orders([run.view(run.server, None)], None, {"say": "dead"})
+    run.bench.store.servers.add_retune("c1", one, time.time())
+    run.retunes.reload()
+    await run.ended()
+    first, second = run.bench.store.servers.retunes(command="c1")
+    assert (first.step, second.step) == ("rolled_back", "refused")
+    assert second.reason == "one could not do it"
