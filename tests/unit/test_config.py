@@ -145,3 +145,31 @@ def test_override_keeps_comments_and_adds_tables() -> None:
 def test_override_refuses(setting: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said.replace("[", r"\[")):
         override(MINIMAL, [setting])
+
+
+def test_problems_in_tables_below_tables_have_their_own_line() -> None:
+    text = (
+        MINIMAL + '[server.flags]\ntp = { }\n[[server]]\nname = "b"\nengine = "embedded"\n'
+        "[server.flags]\n"
+        '# key = """ in a comment\n'
+        "tp = { }\n"
+        '[prepare]\nsystem_prompt = """\n[generate]\ntop_p = 3\n"""\n'
+        "[ generate . 'policy' ]\n"
+        'truncated = "sometimes"\nnonsense = 1\n'
+    )
+    said = problems(text)
+    rows = text.split("\n")
+    where = {int(p.split(":")[0].removeprefix("line ")) for p in said}
+    assert {rows[n - 1] for n in where} == {
+        "tp = { }",
+        'truncated = "sometimes"',
+        "nonsense = 1",
+    }
+    assert len(where) == 4  # both servers', each in its own line
+
+
+def test_dotted_keys_and_inline_tables_have_the_line_of_their_key() -> None:
+    text = MINIMAL + "[generate]\npolicy.loop = 'kep'\n"
+    assert problems(text)[0].startswith(f"line {text.count(chr(10))}: generate.policy.loop")
+    text = MINIMAL + "[generate]\npolicy = { loop = 'keep', fail = 'x' }\n"
+    assert problems(text)[0].startswith(f"line {text.count(chr(10))}: unknown key 'fail'")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 import types
 import typing
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-Loc = tuple[int | str, ...]
+from eagle_tui.config.lines import Loc, line_of
 
 
 class ConfigError(ValueError):
@@ -140,7 +139,7 @@ def explain(model: type[BaseModel], error: ValidationError, text: str = "") -> l
     for item in error.errors():
         loc = tuple(p for p in item["loc"] if not _is_union_tag(p))
         sentence = _sentence(model, {**item, "loc": loc})
-        line = _line_of(text, loc)
+        line = line_of(text, loc)
         found.add((line or 0, f"line {line}: {sentence}" if line else sentence))
     return [sentence for _, sentence in sorted(found)]
 
@@ -151,30 +150,3 @@ def _is_union_tag(part: int | str) -> bool:
         *("int", "float", "str", "bool"),
         *("list[int]", "list[str]", "constrained-str"),
     }
-
-
-_HEADER = re.compile(r"^\s*\[(\[)?\s*([A-Za-z0-9_.\"-]+)\s*\]")
-
-
-def _line_of(text: str, loc: Loc) -> int | None:
-    """Line (from 1) of the deepest part of `loc` that stands in the TOML as a header or a key."""
-    wanted = [p for p in loc if isinstance(p, str)]
-    index = next((p for p in loc if isinstance(p, int)), 0)
-    if not text or not wanted:
-        return None
-    section: str = ""
-    count: dict[str, int] = {}
-    header_line: int | None = None
-    inside = len(wanted) == 1
-    for number, line in enumerate(text.splitlines(), 1):
-        if match := _HEADER.match(line):
-            section = match[2]
-            count[section] = count.get(section, -1) + 1
-            inside = section == wanted[0] and count[section] == (index if match[1] else 0)
-            if inside:
-                header_line = number
-            continue
-        key = line.partition("=")[0].strip().strip('"')
-        if inside and key == wanted[-1] and (len(wanted) > 1 or not section):
-            return number
-    return header_line
