@@ -63,6 +63,27 @@ class SupervisorStatus(Frozen):
     version: str = ""
 
 
+class PhaseExit(Frozen):
+    """How the last attempt of a phase that is over ended."""
+
+    attempt: int
+    outcome: str
+    """done, stopped, failed, refused, or died (without a word)."""
+    at: float
+    code: int | None = None
+    """Exit code; null: it was killed, or nobody was there to see."""
+    signal: str | None = None
+    """Name of the signal that killed it, such as SIGKILL."""
+    reason: str = ""
+
+    @property
+    def words(self) -> str:
+        """For a person: `attempt 2 died: killed by SIGKILL`."""
+        how = f"killed by {self.signal}" if self.signal else ""
+        how = how or ("" if self.code is None else f"exit code {self.code}")
+        return f"attempt {self.attempt} {self.outcome}" + (f": {how}" if how else "")
+
+
 class PhaseStatus(Frozen):
     name: str
     state: PhaseState
@@ -75,6 +96,8 @@ class PhaseStatus(Frozen):
     eta_s: tuple[float, float, float] | None = None
     figures: dict[str, float | None] = {}
     """What the phase measures of itself, such as loss, accept, tok_s, data_wait."""
+    last_exit: PhaseExit | None = None
+    """How the newest attempt that is over ended; null while none is."""
 
 
 class LengthFigures(Frozen):
@@ -176,7 +199,7 @@ class ServerStatus(Frozen):
     """What to do about the reason; empty when nothing can be advised."""
     pid: int | None = None
     stage: str = ""
-    """While it starts: weights, kv_pool, graphs, warmup, ready; empty: not known."""
+    """While it starts: imports, weights, kv_pool, graphs, warmup, ready; empty: not known."""
     progress: float | None = None
     """Share of the stage that is done, 0..1; null: not known."""
     eta_s: float | None = None

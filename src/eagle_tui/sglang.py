@@ -5,15 +5,15 @@ Data-parallel ranks are summed; copies of one series by tensor- or pipeline-para
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-SAMPLE = re.compile(r"^(?:sglang:|sglang_)(\w+)(?:\{([^}]*)\})? (\S+)")
+SAMPLE = re.compile(r"^(?:sglang:|sglang_)(\w+)(?:\{(.*)\})? (\S+)")
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
+MOST = 1e18
 WANTED = frozenset(
     {
         "realtime_tokens_total",
@@ -83,12 +83,12 @@ def share(used: int | None, total: int | None) -> float | None:
 
 
 def number(value: Any) -> float:
-    """A figure; what is none, NaN and the infinities count as 0."""
+    """A figure; what is none, or cannot be (NaN, infinite, enormous), counts as 0."""
     try:
         found = float(value)
     except (TypeError, ValueError):
         return 0.0
-    return found if math.isfinite(found) else 0.0
+    return found if abs(found) < MOST else 0.0
 
 
 def parse_loads(body: Any) -> Loads:

@@ -106,6 +106,8 @@ def test_loads_and_metrics_are_read() -> None:
         'sglang:num_retracted_requests_total{a="b"} 4.0\nsglang:num_running_reqs{a="b"} NaN\n'
     )
     assert metrics_load(text) == Load(None, 0.25, 0, None, 4.0)
+    copies = "".join(f'sglang:num_running_reqs{{tp_rank="{rank}"}} 9.0\n' for rank in range(8))
+    assert metrics_load(copies).running == 9, "tensor-parallel ranks tell the same"
 
 
 async def test_retractions_lower_what_is_in_flight(

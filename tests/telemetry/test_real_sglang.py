@@ -27,8 +27,11 @@ ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / "tools" / "sglang-cpu"
 MODEL = ROOT / "pipeline" / "tiny" / "model"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "eagle-tui"
+WANTED = os.environ.get("EAGLE_TUI_SGLANG_VERSION")
 VERSIONS = [
-    v for v in ("0.5.23", "0.5.17") if (CACHE / f"sglang-cpu-{v}" / ".install.done").exists()
+    v
+    for v in ((WANTED,) if WANTED else ("0.5.23", "0.5.17"))
+    if (CACHE / f"sglang-cpu-{v}" / ".install.done").exists()
 ]
 
 pytestmark = [

@@ -53,6 +53,29 @@ def test_a_start_goes_through_its_stages_in_order(name: str, tmp_path: Path) -> 
         assert len(set(shares["graphs"])) == 20, "the bar moves on by two, mostly"
 
 
+def test_one_rank_is_followed_and_may_load_a_second_model(tmp_path: Path) -> None:
+    lines = [
+        ("TP1", "Load weight begin. avail mem=90 GB", "weights"),
+        ("TP0", "Load weight begin. avail mem=90 GB", "weights"),
+        ("TP1", "Load weight end. elapsed=9 s", "kv_pool"),
+        ("TP0", "Load weight end. elapsed=9 s", "kv_pool"),
+        ("TP1", "Load weight begin. avail mem=60 GB", "weights"),
+        ("TP0", "KV Cache is allocated. dtype: x, #tokens: 7", "weights"),
+        ("TP1", "KV Cache is allocated. dtype: x, #tokens: 7", "kv_pool"),
+        ("TP1", "Capture target decode CUDA graph begin. bs=[1]", "graphs"),
+        ("TP0", "Load weight begin. avail mem=60 GB", "graphs"),
+        ("TP1", "max_total_num_tokens=7, chunked_prefill_size=8192", "warmup"),
+    ]
+    path = tmp_path / "log"
+    log = ServerLog(path, ManualClock())
+    with path.open("w") as file:
+        for rank, text, stage in lines:
+            file.write(f"[2026-11-30 08:47:15 {rank}] {text}\n")
+            file.flush()
+            log.poll()
+            assert log.stage is not None and log.stage.name == stage, text
+
+
 def test_the_bar_in_hand_counts_although_its_line_has_no_end(tmp_path: Path) -> None:
     path = tmp_path / "log"
     log = ServerLog(path, ManualClock())

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from eagle_tui.clock import ManualClock
 from eagle_tui.sglang import parse_loads, parse_metrics
@@ -68,6 +71,39 @@ def test_data_parallel_ranks_are_summed_and_tensor_parallel_copies_are_not() -> 
     assert parse_metrics("sglang:num_used_tokens NaN\nsglang:max_total_num_tokens +Inf\n") == (
         parse_metrics("sglang:num_used_tokens 0\nsglang:max_total_num_tokens 0\n")
     )
+
+
+def test_copies_of_every_kind_of_rank_and_a_hostile_name() -> None:
+    def line(labels: str, value: float, name: str = "num_running_reqs") -> str:
+        return f"sglang:{name}{{{labels}}} {value}\n"
+
+    copies = "".join(line(f'dp_rank="{d}",tp_rank="{t}",pp_rank="{p}"', 10 * (d + 1))
+                     for d in range(2) for t in range(4) for p in range(2))  # fmt: skip
+    assert parse_metrics(copies).running == 30
+    assert parse_metrics(line('model_name="a} 99 {b",tp_rank="0"', 7)).running == 7
+    assert parse_metrics("sglang_num_running_reqs 5\n").running == 5, "without labels, other prefix"
+    assert parse_metrics(line("", 1e300)).running == 0
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=5) | st.integers(),
+    lambda inner: st.lists(inner, max_size=7) | st.dictionaries(
+        st.sampled_from(["loads", "timestamp", "num_running_reqs", "num_used_tokens",
+                         "max_total_num_tokens", "decode_moments", "speculative", "accept_length",
+                         "total_prefill_uncached_tokens"]), inner, max_size=6),
+    max_leaves=30,
+)  # fmt: skip
+
+
+@given(json_values, st.text(max_size=80))
+def test_any_answer_is_figures_or_refused(body: Any, text: str) -> None:
+    try:
+        loads = parse_loads(body)
+    except ValueError:
+        pass
+    else:
+        assert loads.kv_usage is None or math.isfinite(loads.kv_usage)
+    parse_metrics(f"sglang:num_used_tokens{{{text}}} 5\nsglang:{text}\n{text}")
 
 
 @pytest.mark.parametrize("body", [None, [], {}, {"loads": 3}, {"loads": ["x"]}])

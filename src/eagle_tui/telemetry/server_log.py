@@ -92,6 +92,7 @@ class ServerLog:
         self._ranks: dict[str, LogLoad] = {}
         self._gap: set[str] = set()
         self._retractions = 0
+        self._lead = ""
         self.stage: Stage | None = None
         """None before the first line, and for a log whose beginning was too long to be read."""
         self.dying = ""
@@ -167,6 +168,8 @@ class ServerLog:
             self.stage = replace(self.stage, progress=share, sentence=sentence)
 
     def _marker(self, line: str) -> None:
+        if not self._leads(line):
+            return
         for stage in _stages(line):
             if self.stage is not None and self.stage.name == "ready":
                 return
@@ -177,6 +180,17 @@ class ServerLog:
             self.kv_tokens = int(summary[1])
         if self.stage is None and not self._file.passed_over:
             self.stage = Stage("imports", None, "its program is being loaded")
+
+    def _leads(self, line: str) -> bool:
+        """Whether the line counts for the stage. Every rank writes its own markers, not in step
+        with the others; the first one is followed, which may load a second model, too."""
+        stamp = STAMP.search(line)
+        rank = stamp["rank"] if stamp else ""
+        if not rank:
+            return True
+        if not self._lead:
+            self._lead = rank
+        return rank == self._lead
 
     def _batch(self, line: str) -> None:
         if retracted := RETRACTED.search(line):
