@@ -68,8 +68,9 @@ def compare(model: Any, rows: Sequence[TokenRow], states: States) -> Agreement:
     for place in _chosen(rows):
         row = rows[place]
         supervised = np.flatnonzero(row.mask[1:])
-        if not len(supervised):
-            continue
+        begin = sum(states.lengths[:place])
+        if not len(supervised) or bool(states.bad[begin : begin + len(row.ids)].any()):
+            continue  # nothing to compare, or a row that will be put away
         # Position t predicts token t+1. What comes after `end` has no part in states before it.
         start = int(supervised[0])
         end = min(len(row.ids) - 1, start + CHECK_TOKENS)

@@ -47,7 +47,6 @@ class Away:
 
     def __init__(self, path: Path, allowed: float) -> None:
         self._known = {str(row["id"]) for row in jsonl.rows(path)} if path.exists() else set()
-        self._quarantine = Quarantine(Appender(path))
         self._path, self._allowed = path, allowed
         self.rows = 0
         """Rows that are to be learned from, of all ranks."""
@@ -56,11 +55,16 @@ class Away:
         return len(self._known)
 
     def __call__(self, bad: Bad) -> None:
-        """Failed when there are too many."""
+        """Put a row away. Failed when there are too many."""
         if bad.id in self._known:
             return
         self._known.add(bad.id)
-        self._quarantine.put([bad])
+        with Appender(self._path) as appender:
+            Quarantine(appender).put([bad])
+        self.check()
+
+    def check(self) -> None:
+        """Failed when there are too many, in this attempt or before."""
         if self.rows and len(self._known) > self._allowed * self.rows:
             raise Failed(
                 f"{len(self._known)} of {self.rows} rows could not be used, more than "
@@ -97,6 +101,7 @@ def open_rows(config: RunConfig, run: RunDir, target: TargetWeights, ranks: Rank
 
     train, val = live("train"), live("val")
     away.rows = len(train) + len(val)
+    away.check()
     return Rows(train, val, layers, away=away)
 
 

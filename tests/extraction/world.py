@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -49,17 +50,19 @@ class World:
     model: Path
     rows: dict[str, TokenRow]
     """Id → row, of both splits."""
+    training: dict[str, Any] = field(default_factory=dict)
+    """Settings of [train]; with any, the run has that phase."""
 
     def settings(self, **extract: Any) -> None:
         """Write run.toml."""
         wanted = {"keep_free_bytes": 0, **extract}
-        lines = "".join(f"{key} = {_toml(value)}\n" for key, value in wanted.items())
+        phases = ["merge", "extract", *(["train"] if self.training else [])]
         self.run.config.write_text(
-            '[run]\nname = "x"\nphases = ["merge", "extract"]\n'
+            f'[run]\nname = "x"\nphases = {json.dumps(phases)}\n'
             f'[target]\nmodel = "{self.model}"\n'
             '[[server]]\nurl = "http://localhost:1"\n'
             '[[dataset]]\nname = "a"\nsource = "a.jsonl"\n'
-            f"[extract]\n{lines}"
+            f"[extract]\n{_section(wanted)}[train]\n{_section(self.training)}"
         )
         load_config(self.run.config)
 
@@ -69,19 +72,29 @@ class World:
 
         return main("extract", body, [str(self.run.root)])
 
-    def events(self) -> list[dict[str, Any]]:
+    def train(self) -> int:
+        """Run the next phase in this process; gives its exit code."""
+        from eagle_tui.pipeline.train import body
+
+        return main("train", body, [str(self.run.root)])
+
+    def events(self, phase: str = "extract") -> list[dict[str, Any]]:
         """All events of the newest attempt."""
-        logs = sorted((self.run.root / "events").glob("extract-*.jsonl"))
+        logs = sorted((self.run.root / "events").glob(f"{phase}-*.jsonl"))
         return list(jsonl.rows(logs[-1])) if logs else []
 
-    def notes(self) -> str:
+    def notes(self, phase: str = "extract") -> str:
         """Everything that the newest attempt told."""
-        return "\n".join(e["text"] for e in self.events() if e["e"] == "note")
+        return "\n".join(e["text"] for e in self.events(phase) if e["e"] == "note")
 
-    def end(self) -> tuple[str, str]:
+    def end(self, phase: str = "extract") -> tuple[str, str]:
         """Outcome and reason of the newest attempt."""
-        event = [e for e in self.events() if e["e"] == "end"][-1]
+        event = [e for e in self.events(phase) if e["e"] == "end"][-1]
         return event["outcome"], event["reason"]
+
+
+def _section(values: dict[str, Any]) -> str:
+    return "".join(f"{key} = {_toml(value)}\n" for key, value in values.items())
 
 
 def _toml(value: Any) -> str:
@@ -111,6 +124,7 @@ def make_world(
     rows: dict[str, TokenRow] | None = None,
     layers: int = 8,
     merged_tokens: int = 500,
+    training: dict[str, Any] | None = None,
     **extract: Any,
 ) -> World:
     """A run whose merge has finished; every tenth row is for validation."""
@@ -138,6 +152,6 @@ def make_world(
             outputs={str(p.relative_to(base)): p.stat().st_size for p in paths},
         ),
     )
-    world = World(run, model, rows)
+    world = World(run, model, rows, training or {})
     world.settings(**extract)
     return world
