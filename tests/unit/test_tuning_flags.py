@@ -179,6 +179,17 @@ async def test_the_server_itself_is_asked_once(tmp_path: Path) -> None:
     assert (tmp_path / "asked").read_text() == "x"
 
 
+async def test_a_program_that_needs_a_gpu_to_explain_itself_gets_it(tmp_path: Path) -> None:
+    body = (
+        "import argparse, os\n"
+        "assert os.environ.get('CUDA_VISIBLE_DEVICES') == '3', 'no GPU'\n"
+        "p = argparse.ArgumentParser(); p.add_argument('--speed'); p.parse_args()\n"
+    )
+    argv = script(tmp_path, body)
+    flags = await read_help(argv, env={"CUDA_VISIBLE_DEVICES": "3"})
+    assert flags.get("speed") is not None
+
+
 async def test_why_there_is_no_help_is_said(tmp_path: Path) -> None:
     with pytest.raises(HelpError, match="cannot be started: No such file"):
         await read_help([str(tmp_path / "nothing")])

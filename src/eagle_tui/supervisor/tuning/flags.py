@@ -18,8 +18,10 @@ from eagle_tui import text
 HELP_DEADLINE_S = 180.0
 """SGLang imports for 5 s on an idle machine and for a minute on a busy one before it answers."""
 HELP_MOST = 4 << 20
-HELP_ENV = {"CUDA_VISIBLE_DEVICES": "", "COLUMNS": "100", "NO_COLOR": "1"}
-"""No GPU memory is touched beside the server that works."""
+HELP_ENV = {"COLUMNS": "100", "NO_COLOR": "1"}
+NO_GPU = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
+"""No GPU memory is touched beside the server that works. A program that cannot even explain itself
+without a GPU is asked again with them."""
 
 OPTION = re.compile(r"^ {1,4}(-\S.*)$")
 WORD = re.compile(r"^(?P<name>--?[A-Za-z0-9][\w.-]*)(?:[ =](?P<value>.+))?$")
@@ -132,7 +134,17 @@ async def read_help(
     """
     key = _identity(argv)
     if key not in _read:
-        _read[key] = await _ask(argv, env, cwd, deadline_s)
+        ours = {**os.environ, **(env or {}), **HELP_ENV}
+        output = await _ask(argv, {**ours, **NO_GPU}, cwd, deadline_s)
+        try:
+            _read[key] = parse_help(output)
+        except ValueError:
+            output = await _ask(argv, ours, cwd, deadline_s)
+            try:
+                _read[key] = parse_help(output)
+            except ValueError as error:
+                last = text.visible(output.strip().rpartition("\n")[2])[:200]
+                raise HelpError(f"{error}; last line: {last}" if last else str(error)) from error
     return _read[key]
 
 
@@ -153,8 +165,9 @@ def _identity(argv: Sequence[str]) -> tuple[object, ...]:
 
 
 async def _ask(
-    argv: Sequence[str], env: Mapping[str, str] | None, cwd: Path | None, deadline_s: float
-) -> Flags:
+    argv: Sequence[str], env: Mapping[str, str], cwd: Path | None, deadline_s: float
+) -> str:
+    """What the program prints."""
     try:
         child = await asyncio.create_subprocess_exec(
             *argv,
@@ -162,7 +175,7 @@ async def _ask(
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
-            env={**os.environ, **(env or {}), **HELP_ENV},
+            env=env,
             cwd=cwd,
             start_new_session=True,
         )
@@ -180,11 +193,7 @@ async def _ask(
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         await child.wait()
-    try:
-        return parse_help(data.decode("utf-8", "replace"))
-    except ValueError as error:
-        last = text.visible(data.decode("utf-8", "replace").strip().rpartition("\n")[2])[:200]
-        raise HelpError(f"{error}; last line: {last}" if last else str(error)) from error
+    return data.decode("utf-8", "replace")
 
 
 async def _all(stream: asyncio.StreamReader) -> bytes:
