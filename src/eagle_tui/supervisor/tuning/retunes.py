@@ -18,6 +18,7 @@ from typing import Protocol
 from eagle_tui.clock import Clock
 from eagle_tui.protocol import RetuneStep, Severity
 from eagle_tui.supervisor.launches import LOST, Retune, Settings, Try
+from eagle_tui.supervisor.server import resolved
 from eagle_tui.supervisor.server.context import Plan
 from eagle_tui.supervisor.server.managed import ManagedServer
 from eagle_tui.supervisor.store import Store
@@ -135,8 +136,9 @@ class Retunes:
 
     async def _read(self, server: str) -> None:
         view = self._run.view(self._servers[server], None)
+        env = resolved.environment(self._servers[server].section)
         try:
-            self._flags[server] = await read_help(view.argv)
+            self._flags[server] = await read_help(view.argv, env=env)
         except HelpError as error:
             self._flags[server] = f"its --help could not be read: {error}"
         finally:
