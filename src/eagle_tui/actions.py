@@ -166,12 +166,20 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("overview", "Overview", "All that matters at one glance.", key="1", opens="overview"),
     Action(
+        "datasets",
+        "Datasets",
+        "Every dataset: rate, lengths, how its responses ended, caps.",
+        key="2",
+        opens="datasets",
+    ),
+    Action(
         "samples",
         "Samples",
         "What the target wrote: lists by several orders, to read, search, flag and copy.",
         key="3",
         opens="samples",
     ),
+    Action("gpus", "GPUs", "Every GPU over time, and one in detail.", key="5", opens="gpus"),
     Action(
         "events",
         "Events",
@@ -208,6 +216,34 @@ ACTIONS: tuple[Action, ...] = (
         key="f",
         footer=False,
         screens=("overview", "samples"),
+    ),
+    Action(
+        "open",
+        "Open",
+        "Show what is selected alone, and back.",
+        key="enter",
+        screens=("datasets",),
+    ),
+    Action(
+        "sort",
+        "Sort",
+        "Sort by the next column: name, state, done, tokens, rate, mean, failed, time left.",
+        key="S",
+        screens=("datasets",),
+    ),
+    Action(
+        "filter",
+        "Filter",
+        "Show only what holds the words that are typed; empty: everything.",
+        key="slash",
+        screens=("datasets",),
+    ),
+    Action(
+        "figure",
+        "Figure",
+        "What the strips show: utilization, memory, power or temperature.",
+        key="v",
+        screens=("gpus",),
     ),
     Action(
         "zoom_in",
@@ -256,6 +292,14 @@ ACTIONS: tuple[Action, ...] = (
         "phase, a cap.",
         key="M",
         screens=CHART_SCREENS,
+    ),
+    Action(
+        "report",
+        "Report",
+        "Write a plan document with estimates against actuals into RUN/reports/; `eagle-tui "
+        "report` does the same.",
+        key="W",
+        footer=False,
     ),
     Action(
         "replay_play",

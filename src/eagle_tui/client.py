@@ -99,8 +99,10 @@ def wait_gone(run: RunDir, timeout_s: float = GONE_S) -> bool:
 
 def require_run(run: RunDir) -> None:
     """NotARun unless there is a run.toml."""
-    if not run.config.is_file():
-        raise NotARun(f"{run.root}: no run.toml there; make a run with `eagle-tui init {run.root}`")
+    if run.config.is_file():
+        return
+    what = "no run.toml there" if run.root.is_dir() else "there is no such directory"
+    raise NotARun(f"{run.root}: {what}; `eagle-tui init {run.root}` makes a run")
 
 
 def start_supervisor(run: RunDir, *, up: bool = False) -> None:
@@ -251,6 +253,10 @@ class SocketClient(RunFiles):
             params["server"] = server
         body = await self._ask("GET", "/v1/launches", params=params)
         return _rows(Launch, body, "launches")
+
+    async def report(self) -> str:
+        """Write a plan document; see `RunClient`."""
+        return str((await self._ask("POST", "/v1/report", {}))["path"])
 
     async def preview(self, verb: str, args: dict[str, Any]) -> Preview:
         """What an order would do."""

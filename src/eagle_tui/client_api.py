@@ -153,6 +153,11 @@ class RunClient(RunRecords, Protocol):
         """The newest `limit` launches of one server (None: of all), the oldest first."""
         ...
 
+    async def report(self) -> str:
+        """Write a plan document, with estimates against actuals, into RUN/reports/; gives its
+        path."""
+        ...
+
     async def preview(self, verb: str, args: dict[str, Any]) -> Preview:
         """What a command would do and cost. Changes nothing."""
         ...

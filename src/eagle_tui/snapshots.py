@@ -47,6 +47,7 @@ def unpack(body: bytes) -> Status:
 def states(status: Status) -> tuple[object, ...]:
     """What is worth a snapshot at once when it changes."""
     return (
+        status.supervisor.state,
         tuple((p.name, p.state, p.attempt) for p in status.phases),
         tuple((s.name, s.state) for s in status.servers),
         tuple((d.name, d.state) for d in status.datasets),

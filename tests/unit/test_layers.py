@@ -28,7 +28,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "cli": {
         *("client", "client_api", "protocol", "actions", "fmt", "text", "config", "rundir", "ui"),
-        *("replay", "clock"),
+        *("replay", "clock", "report"),
     },
     "client": {"client_api", "protocol", "rundir", "reader", "versions", "records"},
     "versions": {"protocol"},
@@ -49,7 +49,7 @@ LAYERS: dict[str, set[str]] = {
             "clock",
             "records",
         ),
-        *("proc", "lengths", "actions", "text", "series", "snapshots"),
+        *("proc", "lengths", "actions", "text", "series", "snapshots", "report"),
         "reader",
     },
     "telemetry": {"protocol", "clock", "text", "sglang"},
@@ -57,6 +57,7 @@ LAYERS: dict[str, set[str]] = {
     "history": {"protocol"},
     "series": {"protocol"},
     "snapshots": {"protocol"},
+    "report": {"protocol", "fmt", "text"},
     # Of the supervisor: the state file and what is told from it.
     "replay": {
         *("client_api", "protocol", "clock", "rundir", "snapshots", "supervisor"),

@@ -1,9 +1,11 @@
-"""Looking at a run without a screen: status, events."""
+"""Looking at a run without a screen: status, watch, events, report."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,28 +15,22 @@ from rich.table import Table
 from rich.text import Text
 
 from eagle_tui import fmt
-from eagle_tui.cli.common import RUN, ask, rundir
-from eagle_tui.client import Down, SocketClient, ensure_supervisor, last_status
-from eagle_tui.protocol import Event, Status
+from eagle_tui.cli.common import RUN, Exit, interactive, rundir
+from eagle_tui.cli.headless import RETRY_S, follow_to_the_end
+from eagle_tui.cli.look import ask_any, current
+from eagle_tui.cli.screen import open_screen
+from eagle_tui.client import Down, SocketClient, StartFailed, ensure_supervisor
+from eagle_tui.client_api import ClientError, RunClient
+from eagle_tui.protocol import Estimate, Event, Status
+from eagle_tui.report.plan import Facts, plan_markdown
+from eagle_tui.report.status import status_markdown
+from eagle_tui.rundir.paths import RunDir
+from eagle_tui.rundir.reports import write_plan
 from eagle_tui.text import visible
 
 POLL_S = 1.0
-
-
-def current(path: Path) -> Status:
-    """The status from the supervisor, or the last one that it left when the run is down."""
-    run = rundir(path)
-
-    async def look(client: SocketClient) -> Status:
-        return await client.status()
-
-    try:
-        return ask(run, look)
-    except Down:
-        before = last_status(run)
-        if before is None:
-            raise
-        return before
+FOLLOWED = 2000
+"""Events fetched at once while following."""
 
 
 def _table(*columns: str) -> Table:
@@ -67,8 +63,10 @@ def render(status: Status, console: Console) -> None:
         console.print(Text(visible(f"{alert.severity}: {alert.sentence}{remedy}")))
     phases = _table("phase", "state", "-done", "-elapsed", "-left", "why")
     for p in status.phases:
-        done = fmt.progress(p.done, p.total)
-        _add(phases, p.name, p.state, done, fmt.duration(p.elapsed_s), fmt.eta(p.eta_s), p.reason)
+        done, ended = fmt.progress(p.done, p.total), p.last_exit
+        bad = ended is not None and ended.outcome not in ("done", "stopped")
+        why = "; ".join(word for word in (p.reason, ended.words if bad and ended else "") if word)
+        _add(phases, p.name, p.state, done, fmt.duration(p.elapsed_s), fmt.eta(p.eta_s), why)
     console.print(phases)
     heads = ("-done", "-trunc", "-failed", "-tokens", "-cap", "-/min", "-mean", "-p95", "-left")
     data = _table("dataset", "state", *heads)
@@ -77,7 +75,11 @@ def render(status: Status, console: Console) -> None:
         _add(
             data,
             *(d.name, d.state, fmt.progress(d.done, d.prompts), d.truncated),
-            *(d.failed + d.no_answer + d.loop, fmt.count(d.tokens), fmt.count(d.cap_tokens)),
+            *(
+                d.failed + d.no_answer + d.loop,
+                fmt.count(d.tokens),
+                fmt.caps(d.cap_tokens, d.cap_samples),
+            ),
             *(fmt.rate(d.rate_per_min), fmt.count(d.tokens_mean), fmt.count(d.tokens_p95)),
             fmt.eta(d.eta_s),
         )
@@ -93,15 +95,69 @@ def render(status: Status, console: Console) -> None:
 
 @click.command()
 @RUN
-@click.option("--json", "as_json", is_flag=True, help="As JSON (docs/status.md).")
-def status(run: Path, as_json: bool) -> None:
-    """How the run stands."""
-    found = current(run)
-    if as_json:
-        click.echo(json.dumps(found.to_json(), indent=2))
+@click.option("--json", "form", flag_value="json", help="As JSON (docs/status.md).")
+@click.option("--markdown", "form", flag_value="markdown", help="As Markdown tables.")
+def status(run: Path, form: str | None) -> None:
+    """How the run stands, also of one that is down."""
+    found = rundir(run)
+    now = current(found)
+    if form == "json":
+        click.echo(json.dumps(now.to_json(), indent=2))
+    elif form == "markdown":
+        click.echo(status_markdown(now, ask_any(found, _estimates)), nl=False)
+    else:
+        # Lines are never folded: a terminal does that itself, and a script wants them whole.
+        render(now, Console(highlight=False, soft_wrap=True, width=400))
+
+
+async def _estimates(client: RunClient) -> list[Estimate]:
+    return await client.estimates()
+
+
+@click.command()
+@RUN
+@click.option("--plain", is_flag=True, help="Lines, also in a terminal.")
+@click.option(
+    "--every",
+    type=click.FloatRange(min=1),
+    default=60.0,
+    show_default=True,
+    help="Least seconds between two lines about the same phase's progress.",
+)
+def watch(run: Path, plain: bool, every: float) -> None:
+    """Follow the run: a line only when something changed, until every phase is done (exit code 0)
+    or one has failed (1). In a terminal, without --plain: the screen, read-only."""
+    found = rundir(run)
+    ensure_supervisor(found)
+    if not plain and interactive():
+        open_screen(found, readonly=True)
         return
-    # Lines are never folded: a terminal does that itself, and a script wants them whole.
-    render(found, Console(highlight=False, soft_wrap=True, width=400))
+    raise Exit(asyncio.run(follow_to_the_end(found, every_s=every)))
+
+
+@click.command()
+@RUN
+@click.option("--stdout", is_flag=True, help="Print it instead of writing it into RUN/reports/.")
+def report(run: Path, stdout: bool) -> None:
+    """Write a plan document: how the run stands, estimates against actuals, what was changed."""
+    found = rundir(run)
+
+    async def collect(client: RunClient) -> Facts:
+        return Facts(
+            await client.status(),
+            await client.estimates(),
+            await client.marks(0.0),
+            await client.launches(),
+        )
+
+    facts = ask_any(found, collect)
+    # What a run that is down says of itself is in its last snapshot.
+    facts = replace(facts, status=current(found))
+    text = plan_markdown(facts)
+    if stdout:
+        click.echo(text, nl=False)
+    else:
+        click.echo(f"{write_plan(found, text, facts.status.at)}")
 
 
 def event_line(event: Event) -> str:
@@ -116,26 +172,40 @@ def event_line(event: Event) -> str:
 @click.option("--limit", type=click.IntRange(1, 2000), default=200, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def events(run: Path, follow: bool, limit: int, as_json: bool) -> None:
-    """What happened in the run."""
+    """What happened in the run, also of one that is down."""
     found = rundir(run)
-    ensure_supervisor(found)
 
     def show(event: Event) -> None:
         body: dict[str, Any] = event.model_dump(mode="json")
         click.echo(json.dumps(body) if as_json else event_line(event))
 
-    async def read() -> None:
-        after = 0
-        async with SocketClient(found) as client:
-            while True:
-                for event in await client.events(after, limit):
-                    after = event.id
-                    show(event)
-                if not follow:
-                    return
-                await asyncio.sleep(POLL_S)
+    async def stored(client: RunClient) -> list[Event]:
+        return await client.events(0, limit)
 
-    asyncio.run(read())
+    shown = ask_any(found, stored)
+    for event in shown:
+        show(event)
+    if follow:
+        ensure_supervisor(found)
+        asyncio.run(_follow(found, shown[-1].id if shown else 0, show))
 
 
-COMMANDS = [status, events]
+async def _follow(run: RunDir, after: int, show: Callable[[Event], None]) -> None:
+    """Until interrupted, or until the run is down (which raises Down)."""
+    async with SocketClient(run) as client:
+        while True:
+            await asyncio.sleep(POLL_S)
+            try:
+                news = await client.events(after, FOLLOWED)
+            except (Down, StartFailed):
+                raise
+            except ClientError as error:
+                click.echo(visible(str(error)), err=True)
+                await asyncio.sleep(RETRY_S)
+                continue
+            for event in news:
+                after = event.id
+                show(event)
+
+
+COMMANDS = [status, watch, events, report]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from eagle_tui.cli.common import RUN, Exit, program, rundir
+from eagle_tui.cli.look import at_end
 from eagle_tui.client import Down, SocketClient, answers, ensure_supervisor, last_status
 from eagle_tui.clock import SystemClock
 from eagle_tui.config import ConfigError, load_config
@@ -149,11 +150,6 @@ def replay(run: Path, at: str | None, speed: float, still: bool, looks: Looks) -
         show_past(found, looks, begin, live=answers(found))
     except ValueError as error:
         raise Exit(USAGE, f"--at: {error}") from error
-
-
-def at_end(start: float, end: float) -> Timeline:
-    """The last moment of a run, standing."""
-    return Timeline(SystemClock(), start, end, end)
 
 
 def show_past(

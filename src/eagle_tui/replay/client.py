@@ -72,6 +72,8 @@ class Recording:
         status = self._last[1]
         gap = max(0.0, at - t)
         if gap > GAP_S:
+            if status.supervisor.state == "stopped":
+                return status
             supervisor = status.supervisor.model_copy(update={"state": "gone"})
             return status.model_copy(update={"supervisor": supervisor})
         elapsed = status.run.elapsed_s
@@ -179,6 +181,13 @@ class ReplayClient(RunFiles):
             return None if index is None else marks[index]
 
         return await self._ask(find)
+
+    async def report(self) -> str:
+        """Refused: a replay writes nothing."""
+        raise ClientError(
+            f"A replay writes nothing into the run; `eagle-tui report {self._recording.run.root}` "
+            "writes a report of how it ended."
+        )
 
     async def preview(self, verb: str, args: dict[str, Any]) -> Preview:
         """Refused."""

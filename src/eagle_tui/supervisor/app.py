@@ -12,6 +12,7 @@
     GET  /v1/commands/ID                             how far a command is
     POST /v1/commands  {id, verb, args, origin}      an order
     POST /v1/preview   {verb, args}                  what an order would do
+    POST /v1/report                                  write a plan document into RUN/reports/
 
 An error is `{"error": "sentence"}` with status 400 or 404.
 """
@@ -30,6 +31,8 @@ from starlette.routing import Route
 
 from eagle_tui.protocol import CommandRequest
 from eagle_tui.records import JournalMark, JournalQuery
+from eagle_tui.report.plan import Facts, plan_markdown
+from eagle_tui.rundir.reports import write_plan
 from eagle_tui.supervisor.core import Supervisor
 
 MOST_ROWS = 2000
@@ -138,6 +141,17 @@ def make_app(supervisor: Supervisor) -> Starlette:
         )
         return JSONResponse({"launches": [launch.model_dump(mode="json") for launch in found]})
 
+    async def report(request: Request) -> Response:
+        archive, now = supervisor.archive, supervisor.clock.wall()
+        facts = Facts(
+            supervisor.status,
+            archive.estimates(),
+            archive.marks(0.0, MOST_ROWS),
+            archive.launches(None, MOST_ROWS),
+        )
+        path = await asyncio.to_thread(write_plan, supervisor.board.run, plan_markdown(facts), now)
+        return JSONResponse({"path": str(path)})
+
     async def journal(request: Request) -> Response:
         found = supervisor.archive.journal(_journal_query(request))
         return JSONResponse(found.model_dump(mode="json"))
@@ -172,10 +186,13 @@ def make_app(supervisor: Supervisor) -> Starlette:
             Route("/v1/marks", marks),
             Route("/v1/estimates", estimates),
             Route("/v1/launches", launches),
+            Route("/v1/report", report, methods=["POST"]),
             Route("/v1/journal", journal),
             Route("/v1/commands/{id}", command),
             Route("/v1/commands", order, methods=["POST"]),
             Route("/v1/preview", preview, methods=["POST"]),
         ],
-        exception_handlers={ValueError: refuse, BadRequest: refuse, ValidationError: refuse},
+        exception_handlers=dict.fromkeys(
+            (ValueError, BadRequest, OSError, ValidationError), refuse
+        ),
     )

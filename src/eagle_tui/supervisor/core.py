@@ -16,7 +16,7 @@ from eagle_tui import __version__, series
 from eagle_tui.clock import Clock
 from eagle_tui.config import RunConfig
 from eagle_tui.history import Recorder
-from eagle_tui.protocol import HostStatus, Severity, Status
+from eagle_tui.protocol import History, HostStatus, Severity, Status
 from eagle_tui.rundir import atomic
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.snapshots import Snapshots
@@ -29,6 +29,7 @@ from eagle_tui.supervisor.server.context import Context
 from eagle_tui.supervisor.server.managed import ManagedServer
 from eagle_tui.supervisor.status import StatusMaker
 from eagle_tui.supervisor.store import Store
+from eagle_tui.supervisor.tuning.measure import Measures
 from eagle_tui.supervisor.workers import severity_of
 from eagle_tui.telemetry.gpu import GpuSampler
 from eagle_tui.telemetry.host import HostSampler
@@ -75,6 +76,9 @@ class Supervisor:
         self.board = Board(run, config, store, clock, context)
         # The logs were read from their beginning; what was told before is not told again.
         self.board.figures.drop_notes(known_until)
+        self._measures = Measures(
+            store, clock, self._series, config.supervisor.effect_window_s, self.say
+        )
         self.orders = Orders(self.board)
         self._maker = StatusMaker(self.board)
         reconcile.decide_phases(self.board)
@@ -102,7 +106,9 @@ class Supervisor:
             await self._http.aclose()
             if self._down:
                 # Last of all: from now on nobody waits for us, and `up` starts another supervisor.
-                self.status = self._make_status()
+                last = self._make_status()
+                stopped = last.supervisor.model_copy(update={"state": "stopped"})
+                self.status = last.model_copy(update={"supervisor": stopped})
                 with contextlib.suppress(sqlite3.Error):
                     self._snapshots.offer(self.status)
                 self._write_snapshot("stopped")
@@ -211,6 +217,10 @@ class Supervisor:
         self.recorder.add(self.status.at, series.values(self.status))
         self._snapshots.offer(self.status)
         self._estimates.look(self.status)
+        self._measures.look(self.status)
+
+    def _series(self, name: str, since: float, until: float, step_s: float) -> History:
+        return self.recorder.query(name, since, step_s, self.clock.wall(), until)
 
     def _make_status(self) -> Status:
         return self._maker.make(self._host_status, self._gpu.gpus())

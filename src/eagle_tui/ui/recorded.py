@@ -8,6 +8,7 @@ beside its own keys.
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +149,8 @@ class RecordedClient:
     ) -> History:
         end = float("inf") if until is None else until
         points = tuple(p for p in self.histories.get(series, ()) if since <= p.t <= end)
-        return History(series=series, step_s=step_s, points=points)
+        apart = (after.t - before.t for before, after in pairwise(points))
+        return History(series=series, step_s=max(step_s, min(apart, default=0.0)), points=points)
 
     async def series(self) -> list[str]:
         return sorted(self.histories)
@@ -162,6 +164,9 @@ class RecordedClient:
     async def launches(self, server: str | None = None, limit: int = 200) -> list[Launch]:
         found = [item for item in self.all_launches if server in (None, item.server)]
         return found[-limit:]
+
+    async def report(self) -> str:
+        raise ClientError("This is a recording: it writes no report.")
 
     async def preview(self, verb: str, args: dict[str, Any]) -> Preview:
         refusal = Preview(allowed=False, sentence="This is a recording: it takes no orders.")

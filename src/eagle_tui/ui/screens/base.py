@@ -75,7 +75,7 @@ class RunScreen(Screen[None]):
     NAME: ClassVar[str]
     LOAD_EVERY_S: ClassVar[float | None] = None
     """How often `load` runs while the screen is in sight; None: it has nothing to load."""
-    AUTO_FOCUS = None
+    AUTO_FOCUS: ClassVar[str | None] = ""
 
     def __init__(self) -> None:
         super().__init__()
@@ -217,6 +217,17 @@ class RunScreen(Screen[None]):
             self.notify(text, severity="error", markup=False)
         else:
             self.notify(f"{verb}: {answer.state.replace('_', ' ')}", markup=False, timeout=2)
+
+    def do_report(self) -> None:
+        async def write() -> None:
+            try:
+                path = await self.eagle.client.report()
+            except ClientError as error:
+                self.notify(str(error), severity="error", markup=False)
+            else:
+                self.notify(f"Written: {path}", markup=False, timeout=8)
+
+        self.run_worker(write(), group="report", exclusive=True, exit_on_error=False)
 
     def do_help(self) -> None:
         self.app.push_screen(HelpScreen(self.NAME))

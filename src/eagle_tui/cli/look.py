@@ -1,0 +1,62 @@
+"""Asking a run whatever its state: a supervisor that runs, or the directory of one that is down."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from eagle_tui.cli.common import ask
+from eagle_tui.client import Down, last_status
+from eagle_tui.client_api import RunClient
+from eagle_tui.clock import SystemClock
+from eagle_tui.protocol import Status
+from eagle_tui.replay.client import ReplayClient
+from eagle_tui.replay.timeline import Timeline
+from eagle_tui.rundir.paths import RunDir
+
+T = TypeVar("T")
+
+
+def at_end(start: float, end: float) -> Timeline:
+    """The last moment of a run, standing."""
+    return Timeline(SystemClock(), start, end, end)
+
+
+def ask_past(run: RunDir, question: Callable[[ReplayClient], Awaitable[T]]) -> T:
+    """Ask the run's directory as of its last moment. ClientError when nothing was recorded."""
+    client = ReplayClient.open(run, at_end)
+
+    async def once() -> T:
+        try:
+            return await question(client)
+        finally:
+            await client.close()
+
+    return asyncio.run(once())
+
+
+def ask_any(run: RunDir, question: Callable[[RunClient], Awaitable[T]]) -> T:
+    """Ask the supervisor, started first if it was killed, or the directory when the run is down.
+    Down when it was never started."""
+    try:
+        return ask(run, question)
+    except Down:
+        if not run.state.exists():
+            raise
+        return ask_past(run, question)
+
+
+def current(run: RunDir) -> Status:
+    """The status from the supervisor, or the last one that it left when the run is down."""
+
+    async def look(client: RunClient) -> Status:
+        return await client.status()
+
+    try:
+        return ask(run, look)
+    except Down:
+        before = last_status(run)
+        if before is None:
+            raise
+        return before

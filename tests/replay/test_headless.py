@@ -1,0 +1,118 @@
+"""Without a screen: what a run that is down still tells, and a line only when something changes."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from eagle_tui.cli import main as cli
+from eagle_tui.cli.headless import Changes, outcome
+from eagle_tui.protocol import Alert, Event, Status
+from eagle_tui.replay.client import ReplayClient
+from eagle_tui.rundir.paths import RunDir
+
+
+def run(*words: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(list(words))
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def test_a_run_that_is_down_still_tells(
+    recorded: RunDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = str(recorded.root)
+    assert run("status", root) == 0
+    assert "stopped" in capsys.readouterr().out
+    assert run("status", root, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["supervisor"]["state"] == "stopped"
+    assert run("status", root, "--markdown") == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^\| b1_glaive +\| capped +\|", said, re.M)
+    assert re.search(r"^\| generate .*first 0\.8–2\.5 h, now 1\.8–2\.1 h", said, re.M)
+    assert run("events", root) == 0
+    assert "something was odd" in capsys.readouterr().out
+    assert run("events", root, "--json") == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["source"] for line in lines] == ["generate", "operator", "operator", "generate"]
+    assert run("events", root, "--follow") == 3
+    assert run("watch", root, "--plain") == 3
+    assert "the run is down" in capsys.readouterr().err
+    assert not recorded.lock.exists(), "no supervisor was started"
+
+
+def test_the_report_of_a_run_that_is_down(
+    recorded: RunDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("report", str(recorded.root), "--stdout") == 0
+    shown = capsys.readouterr().out
+    assert not recorded.reports.exists()
+    assert "## Estimates against actuals" in shown and "pause hold" in shown
+    assert "(5m 00s of pauses in the run)" in shown
+    assert run("report", str(recorded.root)) == 0
+    path = capsys.readouterr().out.strip()
+    (written,) = recorded.reports.iterdir()
+    assert str(written) == path and written.read_text() == shown
+
+
+def test_screens_need_a_terminal_and_replays_something_to_show(
+    recorded: RunDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("attach", str(recorded.root)) == 2
+    assert run("replay", str(recorded.root)) == 2
+    assert "needs a terminal" in capsys.readouterr().err
+    assert run("replay", str(recorded.root / "logs")) == 4
+    assert run("replay", str(recorded.root), "--speed", "0") == 2
+
+
+async def test_a_line_only_when_something_changes(recorded: RunDir) -> None:
+    from eagle_tui.cli.look import at_end
+
+    client = ReplayClient.open(recorded, at_end)
+    now = await client.status()
+    await client.close()
+    changes = Changes(every_s=60.0)
+    first = changes.lines(now, [], 0.0)
+    assert any("generate" in line for line in first)
+    assert changes.lines(now, [], 1.0) == []
+
+    def generate(status: Status, **update: object) -> Status:
+        phases = tuple(
+            p.model_copy(update=update) if p.name == "generate" else p for p in status.phases
+        )
+        return status.model_copy(update={"phases": phases})
+
+    assert changes.lines(generate(now, done=4000), [], 2.0) == [], "too soon for progress alone"
+    (line,) = changes.lines(generate(now, done=4000), [], 61.0)
+    assert "4,000/7,200" in line
+    (line,) = changes.lines(generate(now, done=4000, state="paused"), [], 62.0)
+    assert "paused" in line
+    paused = generate(now, done=4000, state="paused")
+    alert = Alert(rule="x", severity="error", sentence="it \x1b[2Jburns", remedy="", since=0.0)
+    (line,) = changes.lines(paused.model_copy(update={"alerts": (alert,)}), [], 63.0)
+    assert "error: it \u241b[2Jburns" in line
+    (line,) = changes.lines(paused, [], 64.0)
+    assert "over: it" in line
+    event = Event(id=1, at=0.0, severity="warning", source="merge", text="odd\nrow")
+    quiet = event.model_copy(update={"severity": "info"})
+    (line,) = changes.lines(paused, [event, quiet], 65.0)
+    assert line.endswith("warning: merge: odd row")
+    server = paused.servers[0].model_copy(update={"state": "stopped", "reason": "died"})
+    (line,) = changes.lines(paused.model_copy(update={"servers": (server,)}), [], 66.0)
+    assert line.endswith("server sglang: stopped (died)")
+
+
+async def test_when_following_ends(recorded: RunDir) -> None:
+    from eagle_tui.cli.look import at_end
+
+    client = ReplayClient.open(recorded, at_end)
+    now = await client.status()
+    await client.close()
+    assert outcome(now) is None
+    done = tuple(p.model_copy(update={"state": "done"}) for p in now.phases)
+    assert outcome(now.model_copy(update={"phases": done})) == 0
+    failed = (now.phases[0].model_copy(update={"state": "failed"}), *now.phases[1:])
+    assert outcome(now.model_copy(update={"phases": failed})) == 1
