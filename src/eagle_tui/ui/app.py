@@ -21,10 +21,7 @@ from textual.worker import Worker, WorkerState
 from eagle_tui.client_api import ClientError, RunClient
 from eagle_tui.clock import Clock, SystemClock
 from eagle_tui.protocol import CommandStatus, Event, Status
-from eagle_tui.ui import themes
-from eagle_tui.ui.abilities import ColorDepth
 from eagle_tui.ui.frame import Frame
-from eagle_tui.ui.glyphs import GlyphMode
 from eagle_tui.ui.past import Past
 from eagle_tui.ui.provider import ActionProvider
 from eagle_tui.ui.screens.base import RunScreen
@@ -78,14 +75,10 @@ class EagleApp(TerminalApp, inherit_bindings=False):
         *,
         readonly: bool = False,
         clock: Clock | None = None,
-        theme: str = themes.DEFAULT_THEME,
-        glyphs_mode: GlyphMode = "braille",
-        color: ColorDepth | None = None,
-        theme_dir: Path | None = None,
-        keys_file: Path | None = None,
         poll_s: float = POLL_S,
+        **looks: Any,
     ) -> None:
-        """What concerns the looks is said at `TerminalApp`."""
+        """`looks` are the arguments of `TerminalApp`."""
         self.client = client
         self.readonly = readonly or bool(client.readonly)
         self.refusal = client.readonly or READONLY
@@ -98,13 +91,7 @@ class EagleApp(TerminalApp, inherit_bindings=False):
         self._polled = 0
         self._wake = asyncio.Event()
         self._arrived = self.clock.monotonic()
-        super().__init__(
-            theme=theme,
-            glyphs_mode=glyphs_mode,
-            color=color,
-            theme_dir=theme_dir,
-            keys_file=keys_file,
-        )
+        super().__init__(**looks)
 
     def get_default_screen(self) -> Screen[None]:
         return OverviewScreen()
@@ -215,9 +202,17 @@ class EagleApp(TerminalApp, inherit_bindings=False):
             self.frame = Frame(
                 self.frame.status, self.clock.wall(), now - self._arrived, message.problem
             )
+        if self.worth_drawing(now):
+            self._show_newest()
+
+    def _show_newest(self) -> None:
         screen = self.shown
-        if screen is not None and screen.is_mounted:
+        if self.frame is not None and screen is not None and screen.is_mounted:
             screen.show_frame(self.frame)
+
+    def on_app_focus(self) -> None:
+        """Somebody looks again: what was left out while nobody did is shown at once."""
+        self._show_newest()
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """A fault in our own polling is shown like a silent supervisor, and polling goes on."""
@@ -248,5 +243,5 @@ class EagleApp(TerminalApp, inherit_bindings=False):
     def _tick(self) -> None:
         self.terminal.check()
         screen = self.shown
-        if screen is not None and screen.is_mounted:
+        if self.app_focus and screen is not None and screen.is_mounted:
             screen.tick()

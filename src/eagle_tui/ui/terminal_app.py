@@ -25,6 +25,8 @@ from eagle_tui.ui.terminal import TerminalWatch, can_suspend
 
 RELOAD_S = 2.0
 """How often theme files are looked at: a few stat calls."""
+UNFOCUSED_S = 5.0
+"""Least time between two drawings while the terminal says that nobody types in it."""
 _COLORLESS: Sequence[LineFilter] = (NoColor(),)
 
 
@@ -53,6 +55,7 @@ class TerminalApp(App[None], inherit_bindings=False):
         self.glyphs = glyph_set(glyphs_mode, colors=color != "none")
         self.wants_mouse = mouse
         self._reload_s = reload_s
+        self._drawn_at = float("-inf")
         super().__init__(ansi_color=None)
         if color is not None:
             self.no_color = color == "none"
@@ -139,6 +142,17 @@ class TerminalApp(App[None], inherit_bindings=False):
         self.run_worker(self._watch_themes(), group="themes", exit_on_error=False)
         for note in self.notes:
             self.notify(note, severity="warning", markup=False)
+
+    def worth_drawing(self, now: float) -> bool:
+        """Whether new figures should be drawn at monotonic time `now`: always while somebody looks,
+        now and then when the terminal says that it has lost the focus (it may still be in sight),
+        not at all while it takes nothing in."""
+        if isinstance(self._driver, ScreenDriver) and self._driver.behind:
+            return False
+        if not self.app_focus and now - self._drawn_at < UNFOCUSED_S:
+            return False
+        self._drawn_at = now
+        return True
 
     def repaint(self) -> None:
         """Draw everything anew: what is on the terminal is not what we think."""
