@@ -200,6 +200,15 @@ def eta_finish(
     return f"{text} → {stamp(now + seconds[1], now, tz)}"
 
 
+def caps(tokens: int | None, samples: int | None) -> str:
+    """Caps of a dataset: `10.0M`, `500 resp.`, `10.0M, 500 resp.`."""
+    if samples is None:
+        return count(tokens)
+    return (
+        f"{count(samples)} resp." if tokens is None else f"{count(tokens)}, {count(samples)} resp."
+    )
+
+
 def beside(names: Sequence[str], most: int = 3) -> str:
     """What a sum leaves out: ` + extract, train`, ` + 4 phases`; empty for nothing."""
     if len(names) <= most:

@@ -166,3 +166,10 @@ def test_what_a_sum_leaves_out() -> None:
     assert fmt.beside(("extract", "train")) == " + extract, train"
     assert fmt.beside(("merge", "extract", "train", "bench")) == " + 4 phases"
     assert fmt.beside(("extract",), 0) == " + 1 phase"
+
+
+def test_caps_by_tokens_and_responses() -> None:
+    assert fmt.caps(None, None) == "–"
+    assert fmt.caps(10_000_000, None) == "10.0M"
+    assert fmt.caps(None, 500) == "500 resp."
+    assert fmt.caps(10_000_000, 500) == "10.0M, 500 resp."

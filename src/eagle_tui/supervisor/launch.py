@@ -35,13 +35,20 @@ class Exit:
     code: int | None
     signal: int | None
 
+    @property
+    def signal_name(self) -> str | None:
+        """`SIGKILL`, or `signal 99` for one without a name; None: no signal ended it."""
+        if self.signal is None:
+            return None
+        try:
+            return signal.Signals(self.signal).name
+        except ValueError:
+            return f"signal {self.signal}"
+
     def words(self) -> str:
         """For a sentence: `exit code 1`, `killed by SIGKILL`, …"""
-        if self.signal is not None:
-            try:
-                return f"killed by {signal.Signals(self.signal).name}"
-            except ValueError:
-                return f"killed by signal {self.signal}"
+        if name := self.signal_name:
+            return f"killed by {name}"
         if self.code is not None:
             return f"exit code {self.code}"
         return "ended; how is not known, an earlier supervisor had started it"

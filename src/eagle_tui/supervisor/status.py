@@ -322,6 +322,7 @@ class StatusMaker:
             attempt=slot.number,
             elapsed_s=slot.elapsed_s(),
             eta_s=self._not_begun(phase, view),
+            last_exit=slot.last_exit,
         )
         if worker is None:
             return status

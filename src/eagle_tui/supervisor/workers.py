@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from eagle_tui.clock import Clock
 from eagle_tui.config.model import SupervisorSection
-from eagle_tui.protocol import Severity
+from eagle_tui.protocol import PhaseExit, Severity
 from eagle_tui.rundir.events import Outcome
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.supervisor import launch
@@ -44,6 +44,7 @@ class WorkerSlot:
         self.number = 0
         self.failed: str = (surroundings.store.get("failed") or {}).get(phase, "")
         self.last_reason = ""
+        self.last_exit: PhaseExit | None = None
         self._deaths = Deaths()
         self._retry_at = 0.0
         self._kill_at: float | None = None
@@ -76,6 +77,8 @@ class WorkerSlot:
             self.number = attempt.number
             view = self._s.figures.follow(self.phase, attempt.number)
             if attempt.ended_at is not None:
+                ended = Exit(attempt.code, attempt.signal)
+                self._saw(attempt.outcome, attempt.reason, ended, attempt.ended_at)
                 self._past_s += max(0.0, attempt.ended_at - attempt.launched_at)
                 continue
             handle = launch.adopt(attempt.token, attempt.process)
@@ -164,13 +167,20 @@ class WorkerSlot:
     def _record(
         self, token: str, outcome: str, reason: str, ended: Exit, at: float | None = None
     ) -> None:
+        at = self._s.clock.wall() if at is None else at
         self._s.store.ended(
-            token,
-            self._s.clock.wall() if at is None else at,
+            token, at, outcome=outcome, reason=reason, code=ended.code, signal=ended.signal
+        )
+        self._saw(outcome, reason, ended, at)
+
+    def _saw(self, outcome: str, reason: str, ended: Exit, at: float) -> None:
+        self.last_exit = PhaseExit(
+            attempt=self.number,
             outcome=outcome,
-            reason=reason,
+            at=at,
             code=ended.code,
-            signal=ended.signal,
+            signal=ended.signal_name,
+            reason=reason,
         )
 
     def _died(self, reason: str, *, progressed: bool, settings: SupervisorSection) -> None:
