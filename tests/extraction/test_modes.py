@@ -102,6 +102,18 @@ def test_online_learns_what_stored_states_teach(tmp_path: Path, stored: World) -
     assert not list(world.run.phase("extract").rglob("*.safetensors"))
 
 
+def test_the_type_of_the_states_is_that_in_which_they_would_be_stored(tmp_path: Path) -> None:
+    """Float8 states are learned from with their loss, stored or not."""
+    found = {}
+    for mode in ("stored", "online"):
+        world = make_world(
+            tmp_path / mode, 40, training={**TRAIN, "epochs": 1}, mode=mode, dtype="float8"
+        )
+        assert world.extract() == 0 and world.train() == 0
+        found[mode] = losses(world)
+    assert found["online"] == pytest.approx(found["stored"], rel=1e-3)
+
+
 def test_rolling_learns_the_same_with_a_window_on_disk(
     tmp_path: Path, stored: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
