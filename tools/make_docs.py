@@ -19,14 +19,11 @@ from eagle_tui.actions import ACTIONS, Action
 from eagle_tui.config.errors import bounds, type_name
 from eagle_tui.config.model import RunConfig
 from eagle_tui.telemetry.diagnosis import KILLED, RULES, TRACEBACK
+from eagle_tui.ui.keymap import RESERVED, default_keys
+from eagle_tui.ui.keys import key_text
 
 DOCS = Path(__file__).parent.parent / "docs"
 MADE = "<!-- Made by `make docs`; change the docstrings in the code instead. -->"
-KEY_NAMES = {
-    "question_mark": "?",
-    "left_square_bracket": "[",
-    "right_square_bracket": "]",
-}
 
 
 def _default(field: Any) -> str:
@@ -102,6 +99,18 @@ def _usage(action: Action) -> str:
     return f"`{' '.join(words)}`".replace("|", "\\|")
 
 
+def _keys(action: Action) -> str:
+    """The keys of an action as they are printed on the keyboard, each as code."""
+    names = (key_text(key) for key in default_keys(action))
+    return " ".join(f"`` {name} ``" if "`" in name else f"`{name}`" for name in names)
+
+
+def _where(action: Action) -> str:
+    """The screens and modes in which an action's key acts."""
+    places = ", ".join((*action.modes, *action.screens))
+    return (places or "everywhere").replace("|", "\\|")
+
+
 def keys_page() -> str:
     """docs/keys.md."""
     lines = [
@@ -113,12 +122,33 @@ def keys_page() -> str:
         " what a key can do, a command can do. A command shows how far it is: requested, accepted,"
         " in effect, or refused with the reason (exit code 3).",
         "",
-        "| key | what | command |",
-        "|---|---|---|",
+        "| key | id | where | what | command |",
+        "|---|---|---|---|---|",
     ]
     for action in ACTIONS:
-        key = KEY_NAMES.get(action.key or "", action.key or "")
-        lines.append(f"| `{key}` | **{action.label}.** {action.help} | {_usage(action)} |")
+        keys = _keys(action).replace("|", "\\|")
+        what = f"**{action.label}.** {action.help}".replace("|", "\\|")
+        row = (keys, f"`{action.id}`", _where(action), what, _usage(action))
+        lines.append(f"| {' | '.join(row)} |")
+    taken = ", ".join(f"`{key_text(key)}`" for key in RESERVED)
+    lines += [
+        "",
+        "## Your own keys",
+        "",
+        "`~/.config/eagle-tui/keys.toml` (or under `$XDG_CONFIG_HOME`) gives actions other keys, by"
+        " the ids above:",
+        "",
+        "```toml",
+        'pause = "f5"',
+        'resume = ["f6", "ctrl+r"]   # several; the footer shows the first',
+        "down = false                # none: the palette and the command stay",
+        "```",
+        "",
+        "Footer, help and palette show the keys that act. An entry that cannot be meant (no such"
+        " action or key, a key that another action of the same screen has) is told when the screen"
+        " opens, and that action keeps its own key. Two actions may swap theirs. Needed for moving"
+        f" about, and not to be given away: {taken}.",
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -12,7 +12,7 @@ import click
 
 from eagle_tui.cli.common import RUN, SET, Exit, program, rundir
 from eagle_tui.cli.headless import follow_to_the_end
-from eagle_tui.cli.screen import open_screen
+from eagle_tui.cli.screen import Looks, looks_options, open_screen
 from eagle_tui.client import SocketClient, ensure_supervisor
 from eagle_tui.config import ConfigError, load_config, parse_config
 from eagle_tui.config.load import override, read_text
@@ -75,7 +75,8 @@ def check(run: Path) -> None:
 @RUN
 @SET
 @click.option("--detach", "-d", is_flag=True, help="Do not open the screen.")
-def up(run: Path, settings: tuple[str, ...], detach: bool) -> None:
+@looks_options
+def up(run: Path, settings: tuple[str, ...], detach: bool, looks: Looks) -> None:
     """Start the run, or go on with it, and open the screen on it."""
     found = rundir(run)
     if settings:
@@ -89,7 +90,7 @@ def up(run: Path, settings: tuple[str, ...], detach: bool) -> None:
     if detach or not sys.stdout.isatty():
         click.echo(f"{found.root} is up. Look: {program()} attach {found.root}")
         return
-    open_screen(found)
+    open_screen(found, looks=looks)
 
 
 async def _go_on(run: RunDir) -> None:
@@ -105,7 +106,10 @@ async def _go_on(run: RunDir) -> None:
 @click.option("--headless", is_flag=True, help="Progress lines instead of the screen.")
 @click.option("--keep", is_flag=True, help="With --headless: leave the supervisor running.")
 @SET
-def demo(directory: Path | None, headless: bool, keep: bool, settings: tuple[str, ...]) -> None:
+@looks_options
+def demo(
+    directory: Path | None, headless: bool, keep: bool, settings: tuple[str, ...], looks: Looks
+) -> None:
     """A small run for real, on this machine: our own tiny target, six datasets."""
     if directory is None:
         directory = Path(tempfile.mkdtemp(prefix="eagle-tui-demo-"))
@@ -119,7 +123,7 @@ def demo(directory: Path | None, headless: bool, keep: bool, settings: tuple[str
         asyncio.run(_go_on(run))
     if headless:
         raise Exit(asyncio.run(follow_to_the_end(run, stop_after=not keep)))
-    open_screen(run)
+    open_screen(run, looks=looks)
 
 
 COMMANDS = [init, check, up, demo]
