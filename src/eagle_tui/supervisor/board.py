@@ -6,6 +6,7 @@ from typing import Literal
 
 from eagle_tui.clock import Clock
 from eagle_tui.config import PHASES, RunConfig
+from eagle_tui.protocol import ServerStatus
 from eagle_tui.rundir import desired, manifest
 from eagle_tui.rundir.desired import Desired
 from eagle_tui.rundir.manifest import Manifest
@@ -91,6 +92,11 @@ class Board:
             held=self._retune_run.held(name),
             in_flight=told.in_flight if told else 0,
         )
+
+    def server_status(self, server: ManagedServer) -> ServerStatus:
+        """How a server is, with the change of its settings that is under way."""
+        now = self.retunes.under_way(server.section.name)
+        return server.status().model_copy(update={"retune": now.status() if now else None})
 
     def server_tok_s(self) -> float | None:
         """Tokens a second of all servers together; None when no server reports."""

@@ -24,6 +24,8 @@ from eagle_tui.supervisor import reconcile
 from eagle_tui.supervisor.archive import Archive
 from eagle_tui.supervisor.board import Board
 from eagle_tui.supervisor.estimates import Estimates
+from eagle_tui.supervisor.moments import LONGEST
+from eagle_tui.supervisor.notifier import Notifier
 from eagle_tui.supervisor.orders import Orders
 from eagle_tui.supervisor.server.context import Context
 from eagle_tui.supervisor.server.managed import ManagedServer
@@ -81,6 +83,7 @@ class Supervisor:
         )
         self.orders = Orders(self.board)
         self._maker = StatusMaker(self.board)
+        self._notifier = Notifier(run, lambda: self.board.config.notify, clock, self.say)
         reconcile.decide_phases(self.board)
         self.status: Status = self._make_status()
 
@@ -89,6 +92,7 @@ class Supervisor:
         self.say("info", "supervisor", f"supervisor {__version__} started (pid {os.getpid()})")
         background = [
             asyncio.create_task(self._gpu.run()),
+            asyncio.create_task(self._notifier.run()),
             *(asyncio.create_task(self._serve_server(s)) for s in self.board.servers),
         ]
         try:
@@ -101,6 +105,7 @@ class Supervisor:
                 task.cancel()
             # A driver that hangs must not keep us from ending.
             await asyncio.wait(background, timeout=END_S)
+            await self._notifier.finish()
             with contextlib.suppress(sqlite3.Error):
                 self.recorder.flush(self.clock.wall())
             await self._http.aclose()
@@ -215,6 +220,10 @@ class Supervisor:
             )
         self.status = self._make_status()
         self.recorder.add(self.status.at, series.values(self.status))
+        ordered = self.board.desired.pause != "no"
+        for notice in self._notifier.look(self.status, paused_by_order=ordered):
+            if notice.kind == "paused":
+                self.store.mark(self.status.at, "pause", notice.text[:LONGEST])
         self._snapshots.offer(self.status)
         self._estimates.look(self.status)
         self._measures.look(self.status)

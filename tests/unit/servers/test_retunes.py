@@ -16,7 +16,7 @@ from server_bench import Bench
 from eagle_tui import proc
 from eagle_tui.clock import SystemClock
 from eagle_tui.config.command import command_line
-from eagle_tui.protocol import RetuneStep
+from eagle_tui.protocol import RetuneStep, ServerState
 from eagle_tui.supervisor.launches import ENDS, Retune, Settings
 from eagle_tui.supervisor.server.context import Wish
 from eagle_tui.supervisor.server.managed import ManagedServer
@@ -95,8 +95,13 @@ class Run:
 
     async def ready(self) -> None:
         """Until it is ready, and has said with what."""
+        await self.come("ready")
+        await self.server.step(Wish(True, self.retunes.plan("one")))
+
+    async def come(self, state: ServerState) -> None:
+        """Until the server is in that state."""
         deadline = time.monotonic() + 20.0
-        while self.server.state != "ready" or not self.server.settings:
+        while self.server.state != state:
             assert time.monotonic() < deadline, self.bench.said
             await self.server.step(Wish(True, self.retunes.plan("one")))
             await asyncio.sleep(0.02)
@@ -211,9 +216,7 @@ async def test_a_flag_that_the_server_does_not_know_stops_nothing(bench: New) ->
 
 async def test_a_server_that_failed_can_be_retuned(bench: New) -> None:
     run = Run(bench({"say": "too much", "code": "5"}))
-    while run.server.state != "failed":
-        await run.server.step(Wish(True, run.retunes.plan("one")))
-        await asyncio.sleep(0.02)
+    await run.come("failed")
     run.order(say="none")
     await run.ended()
     assert run.now.step == "done" and run.server.state == "ready"
@@ -221,9 +224,7 @@ async def test_a_server_that_failed_can_be_retuned(bench: New) -> None:
 
 async def test_when_neither_starts_it_says_so(bench: New) -> None:
     run = Run(bench({"say": "too much", "code": "5"}))
-    while run.server.state != "failed":
-        await run.server.step(Wish(True, run.retunes.plan("one")))
-        await asyncio.sleep(0.02)
+    await run.come("failed")
     run.order(say="even more")
     await run.ended()
     assert run.now.step == "rolled_back"
