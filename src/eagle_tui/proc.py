@@ -84,6 +84,24 @@ def with_token(token: str) -> Iterator[Process]:
             yield process
 
 
+def token_of(pid: int) -> str | None:
+    """The token that a process carries in its environment; None when it carries none, is gone, or
+    is not ours to look at."""
+    try:
+        environment = psutil.Process(pid).environ()
+    except (psutil.Error, OSError, ValueError):
+        return None
+    return environment.get(TOKEN_ENV)
+
+
+def session_of(pid: int) -> int | None:
+    """The session of a process: the pid of the process that began it; None when it is gone."""
+    try:
+        return os.getsid(pid) if pid > 0 else None
+    except (ProcessLookupError, PermissionError, OverflowError):
+        return None
+
+
 def in_session_of(leader: Process) -> Iterator[Process]:
     """Processes of the session that `leader` began, it included. A program that writes its title
     over its environment (as SGLang's children do) is found by this, and not by a token.

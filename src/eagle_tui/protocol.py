@@ -317,6 +317,8 @@ class GpuStatus(Frozen):
     """Instances of a partitioned GPU, in words; null when it is not partitioned."""
     processes: tuple[tuple[int, int | None], ...] | None = None
     """Pid and bytes of what computes on it. In a container the pids may be those of the host."""
+    owners: tuple[str, ...] | None = None
+    """Whose each of these processes is: `server NAME`, a phase, or `other` for what is not ours."""
 
 
 class HostStatus(Frozen):
