@@ -26,6 +26,7 @@ from eagle_tui.supervisor.board import Board
 from eagle_tui.supervisor.estimates import Estimates
 from eagle_tui.supervisor.moments import LONGEST
 from eagle_tui.supervisor.notifier import Notifier
+from eagle_tui.supervisor.gpu_owners import Owners
 from eagle_tui.supervisor.orders import Orders
 from eagle_tui.supervisor.server.context import Context
 from eagle_tui.supervisor.server.managed import ManagedServer
@@ -71,6 +72,9 @@ class Supervisor:
         self._snapshots, self._estimates = Snapshots(store), Estimates(store)
         self._http = httpx.AsyncClient(trust_env=False)
         self._gpu = GpuSampler(clock)
+        self._owners = Owners(
+            lambda: (*store.open_attempts("server"), *store.open_attempts("phase"))
+        )
         self._host = HostSampler(run.root, clock)
         self._host_status = HostStatus()
         context = Context(run, store, clock, self._http, self.say, self._gpu.gpus)
@@ -232,7 +236,7 @@ class Supervisor:
         return self.recorder.query(name, since, step_s, self.clock.wall(), until)
 
     def _make_status(self) -> Status:
-        return self._maker.make(self._host_status, self._gpu.gpus())
+        return self._maker.make(self._host_status, self._owners.told(self._gpu.gpus()))
 
     def _write_snapshot(self, state: str) -> None:
         """What is shown of the run while no supervisor is there."""
