@@ -24,9 +24,9 @@ from eagle_tui.supervisor import reconcile
 from eagle_tui.supervisor.archive import Archive
 from eagle_tui.supervisor.board import Board
 from eagle_tui.supervisor.estimates import Estimates
+from eagle_tui.supervisor.gpu_owners import Owners
 from eagle_tui.supervisor.moments import LONGEST
 from eagle_tui.supervisor.notifier import Notifier
-from eagle_tui.supervisor.gpu_owners import Owners
 from eagle_tui.supervisor.orders import Orders
 from eagle_tui.supervisor.server.context import Context
 from eagle_tui.supervisor.server.managed import ManagedServer
