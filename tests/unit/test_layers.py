@@ -23,6 +23,7 @@ LAYERS: dict[str, set[str]] = {
         "clock",
         "themes",
         "verdict",
+        "notices",
         "series",
         "records",
     },
@@ -49,7 +50,7 @@ LAYERS: dict[str, set[str]] = {
             "clock",
             "records",
         ),
-        *("proc", "lengths", "actions", "text", "series", "snapshots", "report"),
+        *("proc", "lengths", "actions", "text", "series", "snapshots", "report", "notices"),
         "reader",
     },
     "telemetry": {"protocol", "clock", "text", "sglang"},
@@ -58,6 +59,7 @@ LAYERS: dict[str, set[str]] = {
     "series": {"protocol"},
     "snapshots": {"protocol"},
     "report": {"protocol", "fmt", "text"},
+    "notices": {"protocol"},
     # Of the supervisor: the state file and what is told from it.
     "replay": {
         *("client_api", "protocol", "clock", "rundir", "snapshots", "supervisor"),

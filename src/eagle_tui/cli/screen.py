@@ -63,6 +63,8 @@ class Looks:
             "glyphs_mode": self.glyphs or glyph_mode(os.environ),
             "color": depth,
             "mouse": self.mouse,
+            "title": section.title,
+            "bell": section.bell,
         }
 
 

@@ -12,6 +12,7 @@ from pydantic import (
 )
 
 from eagle_tui.config.drafter import BenchSection, ExtractSection, TrainSection
+from eagle_tui.config.notify import NotifySection
 from eagle_tui.config.policy import PolicySection
 from eagle_tui.config.section import Section
 
@@ -250,6 +251,11 @@ class UiSection(Section):
 
     theme: str = "eagle-dark"
     """Theme by name: one of ours, or one from the user's theme directory."""
+    title: bool = True
+    """Set the terminal's title to the run's name and progress; it is put back on leaving."""
+    bell: bool = False
+    """Ring the terminal's bell when a phase is done or failed, when generation pauses by itself,
+    and at an alert of severity error."""
 
 
 class RunConfig(Section):
@@ -266,6 +272,7 @@ class RunConfig(Section):
     train: TrainSection = TrainSection()
     bench: BenchSection = BenchSection()
     supervisor: SupervisorSection = SupervisorSection()
+    notify: NotifySection = NotifySection()
     ui: UiSection = UiSection()
 
     @field_validator("dataset")

@@ -21,6 +21,7 @@ from textual.worker import Worker, WorkerState
 from eagle_tui.client_api import ClientError, RunClient
 from eagle_tui.clock import Clock, SystemClock
 from eagle_tui.protocol import CommandStatus, Event, Status
+from eagle_tui.ui.attention import Attention
 from eagle_tui.ui.frame import Frame
 from eagle_tui.ui.past import Past
 from eagle_tui.ui.provider import ActionProvider
@@ -76,9 +77,12 @@ class EagleApp(TerminalApp, inherit_bindings=False):
         readonly: bool = False,
         clock: Clock | None = None,
         poll_s: float = POLL_S,
+        title: bool = False,
+        bell: bool = False,
         **looks: Any,
     ) -> None:
-        """`looks` are the arguments of `TerminalApp`."""
+        """`title` and `bell`: whether the terminal's are used. `looks` are the arguments of
+        `TerminalApp`."""
         self.client = client
         self.readonly = readonly or bool(client.readonly)
         self.refusal = client.readonly or READONLY
@@ -87,6 +91,7 @@ class EagleApp(TerminalApp, inherit_bindings=False):
         self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self.frame: Frame | None = None
         self.past = Past()
+        self._attention = Attention(self._to_terminal, title=title, bell=bell)
         self._poll_s = poll_s
         self._polled = 0
         self._wake = asyncio.Event()
@@ -134,6 +139,7 @@ class EagleApp(TerminalApp, inherit_bindings=False):
         self.watch_terminal()
 
     def on_unmount(self) -> None:
+        self._attention.restore()
         self.terminal.stop()
 
     def start(self) -> None:
@@ -144,6 +150,10 @@ class EagleApp(TerminalApp, inherit_bindings=False):
     def act(self, action_id: str) -> None:
         """Do an action of the registry, from wherever it was chosen."""
         self.scope.action_act(action_id)
+
+    def _to_terminal(self, text: str) -> None:
+        if self._driver is not None:
+            self._driver.write(text)
 
     def act_in_mode(self, action_id: str) -> None:
         """Do an action that acts in a mode alone; a live run has none."""
@@ -195,6 +205,7 @@ class EagleApp(TerminalApp, inherit_bindings=False):
                 self.past.start_over()
             self.past.live(message.status)
             self.frame = Frame(message.status, self.clock.wall())
+            self._attention.show(message.status, f"{self.mode} " if self.mode else "")
         elif self.frame is None:
             self.scope.no_answer(message.problem)
             return
