@@ -30,6 +30,7 @@ from eagle_tui.protocol import (
     Mark,
     Preview,
     Status,
+    Tuning,
 )
 from eagle_tui.reader.files import RunFiles
 from eagle_tui.records import JournalPage, JournalQuery
@@ -253,6 +254,10 @@ class SocketClient(RunFiles):
             params["server"] = server
         body = await self._ask("GET", "/v1/launches", params=params)
         return _rows(Launch, body, "launches")
+
+    async def tuning(self, server: str) -> Tuning:
+        """What can be retuned of a server; see `RunClient`."""
+        return _read(Tuning, await self._ask("GET", "/v1/tuning", params={"server": server}))
 
     async def report(self) -> str:
         """Write a plan document; see `RunClient`."""

@@ -18,6 +18,7 @@ from eagle_tui.protocol import (
     Preview,
     Sample,
     Status,
+    Tuning,
 )
 from eagle_tui.records import (
     FailureCount,
@@ -151,6 +152,10 @@ class RunClient(RunRecords, Protocol):
 
     async def launches(self, server: str | None = None, limit: int = 200) -> list[Launch]:
         """The newest `limit` launches of one server (None: of all), the oldest first."""
+        ...
+
+    async def tuning(self, server: str) -> Tuning:
+        """What can be retuned of a server, and what is in force now."""
         ...
 
     async def report(self) -> str:

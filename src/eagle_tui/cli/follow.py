@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console, JustifyMethod
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -19,6 +19,7 @@ from eagle_tui.cli.common import RUN, Exit, interactive, rundir
 from eagle_tui.cli.headless import RETRY_S, follow_to_the_end
 from eagle_tui.cli.look import ask_any, current
 from eagle_tui.cli.screen import open_screen
+from eagle_tui.cli.tables import table
 from eagle_tui.client import Down, SocketClient, StartFailed, ensure_supervisor
 from eagle_tui.client_api import ClientError, RunClient
 from eagle_tui.protocol import Estimate, Event, Status
@@ -31,14 +32,6 @@ from eagle_tui.text import visible
 POLL_S = 1.0
 FOLLOWED = 2000
 """Events fetched at once while following."""
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    for column in columns:
-        side: JustifyMethod = "right" if column.startswith("-") else "left"
-        table.add_column(column.lstrip("-"), justify=side, no_wrap=True, overflow="ignore")
-    return table
 
 
 def _add(table: Table, *cells: object) -> None:
@@ -61,7 +54,7 @@ def render(status: Status, console: Console) -> None:
     for alert in status.alerts:
         remedy = f" ({alert.remedy})" if alert.remedy else ""
         console.print(Text(visible(f"{alert.severity}: {alert.sentence}{remedy}")))
-    phases = _table("phase", "state", "-done", "-elapsed", "-left", "why")
+    phases = table("phase", "state", "-done", "-elapsed", "-left", "why")
     for p in status.phases:
         done, ended = fmt.progress(p.done, p.total), p.last_exit
         bad = ended is not None and ended.outcome not in ("done", "stopped")
@@ -69,7 +62,7 @@ def render(status: Status, console: Console) -> None:
         _add(phases, p.name, p.state, done, fmt.duration(p.elapsed_s), fmt.eta(p.eta_s), why)
     console.print(phases)
     heads = ("-done", "-trunc", "-failed", "-tokens", "-cap", "-/min", "-mean", "-p95", "-left")
-    data = _table("dataset", "state", *heads)
+    data = table("dataset", "state", *heads)
     together = [status.total] if status.total else []
     for d in (*status.datasets, *together):
         _add(
@@ -84,7 +77,7 @@ def render(status: Status, console: Console) -> None:
             fmt.eta(d.eta_s),
         )
     console.print(data)
-    servers = _table("server", "state", "-tok/s", "-running", "-queued", "-KV", "why")
+    servers = table("server", "state", "-tok/s", "-running", "-queued", "-KV", "why")
     for s in status.servers:
         kv = fmt.percent(s.kv_usage)
         running = "–" if s.running is None else s.running

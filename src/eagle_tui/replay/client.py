@@ -23,6 +23,7 @@ from eagle_tui.protocol import (
     Mark,
     Preview,
     Status,
+    Tuning,
 )
 from eagle_tui.reader.files import RunFiles
 from eagle_tui.records import JournalPage, JournalQuery
@@ -181,6 +182,10 @@ class ReplayClient(RunFiles):
             return None if index is None else marks[index]
 
         return await self._ask(find)
+
+    async def tuning(self, server: str) -> Tuning:
+        """Nothing can be retuned of the past."""
+        return Tuning(server=server, note="This is a replay: it takes no orders.")
 
     async def report(self) -> str:
         """Refused: a replay writes nothing."""

@@ -8,6 +8,7 @@
     GET  /v1/marks?since=0&limit=1000                what changed when, for charts
     GET  /v1/estimates                               what was estimated of the phases, and when
     GET  /v1/launches?server=&limit=200              launches of servers, with settings and outcome
+    GET  /v1/tuning?server=                          what can be retuned of a server
     GET  /v1/journal?before=&after=&limit=200&severity=&source=&text=   events and commands in pages
     GET  /v1/commands/ID                             how far a command is
     POST /v1/commands  {id, verb, args, origin}      an order
@@ -156,6 +157,12 @@ def make_app(supervisor: Supervisor) -> Starlette:
         found = supervisor.archive.journal(_journal_query(request))
         return JSONResponse(found.model_dump(mode="json"))
 
+    async def tuning(request: Request) -> Response:
+        found = supervisor.board.retunes.tuning(request.query_params.get("server", ""))
+        if found is None:
+            return JSONResponse({"error": "no server is named so"}, status_code=404)
+        return JSONResponse(found.model_dump(mode="json"))
+
     async def command(request: Request) -> Response:
         found = supervisor.store.command(request.path_params["id"])
         if found is None:
@@ -186,6 +193,7 @@ def make_app(supervisor: Supervisor) -> Starlette:
             Route("/v1/marks", marks),
             Route("/v1/estimates", estimates),
             Route("/v1/launches", launches),
+            Route("/v1/tuning", tuning),
             Route("/v1/report", report, methods=["POST"]),
             Route("/v1/journal", journal),
             Route("/v1/commands/{id}", command),

@@ -285,7 +285,9 @@ class StatusMaker:
             phases=phases,
             datasets=view.datasets,
             total=view.together,
-            servers=tuple(_with_client(board.server_status(s), board.figures) for s in board.servers),
+            servers=tuple(
+                _with_client(board.server_status(s), board.figures) for s in board.servers
+            ),
             gpus=gpus,
             host=host,
             commands=tuple(board.store.recent_commands(RECENT_COMMANDS)),

@@ -24,6 +24,7 @@ from eagle_tui.protocol import (
     Preview,
     Sample,
     Status,
+    Tuning,
 )
 from eagle_tui.records import (
     FailureCount,
@@ -49,6 +50,9 @@ class RecordedClient:
         self._records = records
         self.now = Status.from_json(scene)
         self.all_samples = [Sample.model_validate(item) for item in scene.get("samples", ())]
+        self.tunings = {
+            name: Tuning.model_validate(item) for name, item in scene.get("tunings", {}).items()
+        }
         self.all_launches = [Launch.model_validate(item) for item in scene.get("launches", ())]
         self.all_events = [Event.model_validate(item) for item in scene.get("events", ())]
         found = scene.get("history", {})
@@ -164,6 +168,10 @@ class RecordedClient:
     async def launches(self, server: str | None = None, limit: int = 200) -> list[Launch]:
         found = [item for item in self.all_launches if server in (None, item.server)]
         return found[-limit:]
+
+    async def tuning(self, server: str) -> Tuning:
+        unknown = Tuning(server=server, note="This is a recording: it takes no orders.")
+        return self.tunings.get(server, unknown)
 
     async def report(self) -> str:
         raise ClientError("This is a recording: it writes no report.")

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from eagle_tui.clock import Clock
-from eagle_tui.protocol import RetuneStep, Severity
+from eagle_tui.protocol import RetuneStep, Severity, Tuning
 from eagle_tui.supervisor.launches import LOST, Retune, Settings, Try
 from eagle_tui.supervisor.server import resolved
 from eagle_tui.supervisor.server.context import Plan
@@ -26,6 +26,7 @@ from eagle_tui.supervisor.tuning.arguments import apply
 from eagle_tui.supervisor.tuning.constraints import check
 from eagle_tui.supervisor.tuning.flags import Flags, HelpError, read_help
 from eagle_tui.supervisor.tuning.order import ServerView
+from eagle_tui.supervisor.tuning.present import tuning
 
 TRIES = 2
 """Starts with new settings when the first one was killed from outside."""
@@ -96,6 +97,14 @@ class Retunes:
                 view = replace(view, refusal=f"it is being retuned already ({now.words})")
             found.append(view)
         return tuple(found)
+
+    def tuning(self, name: str) -> Tuning | None:
+        """What can be retuned of a server; None when there is none of that name."""
+        server = self._servers.get(name)
+        if server is None:
+            return None
+        flags, note = (None, "") if server.section.url else self.flags(name)
+        return tuning(self._run.view(server, flags), note)
 
     def needs(self, server: str) -> bool:
         """Whether a change needs the server to run now, whatever the phases need."""
