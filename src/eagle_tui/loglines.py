@@ -16,6 +16,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import NamedTuple
 
 from eagle_tui.records import LOG_LEVELS, LogLevel
+from eagle_tui.text import redact
 
 CUT = 4096
 BLOCK = 1 << 18
@@ -128,13 +129,14 @@ class Shown(NamedTuple):
 
 
 def shown(raw: bytes) -> Shown:
-    """A row without its line end; of a progress bar the last state alone."""
+    """A row without its line end and without a server's keys; of a progress bar the last state
+    alone."""
     line = raw.rstrip(b"\r\n")
     states = [state for state in line.split(b"\r") if state.strip()] if b"\r" in line else [line]
     text = (states[-1] if states else b"").decode("utf-8", "replace")
     if len(text) > SHOWN:
         text = text[:SHOWN] + "…"
-    return Shown(text, max(len(states) - 1, 0), level_of(text))
+    return Shown(redact(text), max(len(states) - 1, 0), level_of(text))
 
 
 def level_of(text: str) -> LogLevel | None:

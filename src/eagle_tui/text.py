@@ -26,3 +26,11 @@ def visible(text: str) -> str:
     What comes back can be printed on a terminal: no escape sequence survives.
     """
     return _CONTROL.sub(_visible, scrub(text.replace("\r\n", "\n"))).replace("\t", "    ")
+
+
+_SECRET = re.compile(r"((?:admin[-_])?api[-_]key['\"]?[\s:=]+)(['\"]?)[^\s'\",)}]+")
+
+
+def redact(text: str) -> str:
+    """The text without the keys that SGLang prints with its arguments."""
+    return _SECRET.sub(r"\1\2***", text)

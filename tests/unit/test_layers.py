@@ -35,7 +35,7 @@ LAYERS: dict[str, set[str]] = {
     "versions": {"protocol"},
     "client_api": {"protocol", "records"},
     "records": {"protocol"},
-    "loglines": {"records"},
+    "loglines": {"records", "text"},
     # What is read of a run's files without asking anybody.
     "reader": {"client_api", "protocol", "records", "rundir", "config", "loglines"},
     "supervisor": {

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eagle_tui.clock import ManualClock
+from eagle_tui.loglines import shown
 from eagle_tui.telemetry.log_file import MAX_LINE, LogFile
 from eagle_tui.telemetry.server_log import ServerLog
 
@@ -229,3 +230,14 @@ def test_no_line_breaks_the_reader(tmp_path_factory: pytest.TempPathFactory, tex
     log = ServerLog(path, ManualClock())
     log.poll()
     assert log.load is None or log.load.at_mono
+
+
+def test_the_keys_in_a_recorded_log_are_not_shown() -> None:
+    head = "[2026-11-30 09:02:11] server_args="
+    for line in (
+        f"{head}ServerArgs(port=1, api_key='s3cret', admin_api_key=None, x='y')",
+        f"{head}{{'api_key': 's3cret', 'admin_api_key': 's3cret', 'x': 'y'}}",
+        "launch --api-key s3cret --admin-api-key=s3cret --port 1",
+    ):
+        row = shown(line.encode())
+        assert "s3cret" not in row.text and "***" in row.text

@@ -9,11 +9,11 @@ from eagle_tui.config.model import SupervisorSection
 from eagle_tui.protocol import GpuStatus
 from eagle_tui.supervisor.phases import Deaths
 from eagle_tui.supervisor.server import memory
-from eagle_tui.supervisor.server.evidence import redact
 from eagle_tui.supervisor.server.hang import HangWatch
 from eagle_tui.supervisor.server.resolved import parse
 from eagle_tui.supervisor.server.restart import verdict
 from eagle_tui.telemetry.diagnosis import Diagnosis
+from eagle_tui.text import redact
 
 SETTINGS = SupervisorSection(restarts=2, restart_window_s=100.0, backoff_s=1.0)
 

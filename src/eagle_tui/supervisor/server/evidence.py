@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ import psutil
 from eagle_tui.proc import Process
 from eagle_tui.rundir import atomic
 from eagle_tui.supervisor import launch
-from eagle_tui.text import visible
+from eagle_tui.text import redact, visible
 
 DUMP_S = 10.0
 """What one stack dump may take."""
@@ -25,13 +24,6 @@ DUMPS = 16
 """Processes whose stacks are dumped at most."""
 LOADS_S = 3.0
 LOG_LINES = 300
-SECRET = re.compile(r"((?:admin[-_])?api[-_]key['\"]?[\s:=]+)(['\"]?)[^\s'\",)}]+")
-
-
-def redact(text: str) -> str:
-    """The text without the keys that SGLang prints with its arguments."""
-    return SECRET.sub(r"\1\2***", text)
-
 
 Processes = Sequence[Process]
 """A server's processes, its parent first."""

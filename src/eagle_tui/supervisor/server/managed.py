@@ -17,7 +17,7 @@ from eagle_tui.supervisor import launch
 from eagle_tui.supervisor.launch import Exit, Handle
 from eagle_tui.supervisor.launches import LOST
 from eagle_tui.supervisor.phases import Deaths
-from eagle_tui.supervisor.server import evidence, memory, resolved
+from eagle_tui.supervisor.server import memory, resolved
 from eagle_tui.supervisor.server.closing import Closing
 from eagle_tui.supervisor.server.context import Context, Plan, Wish
 from eagle_tui.supervisor.server.ports import free_port, port_taken
@@ -26,6 +26,7 @@ from eagle_tui.supervisor.server.start import Start
 from eagle_tui.supervisor.server.watching import Watch
 from eagle_tui.supervisor.store import Attempt
 from eagle_tui.telemetry.diagnosis import Diagnosis
+from eagle_tui.text import redact
 
 UNREADY_AFTER = 3
 """Failed looks in a row after which a ready server is called unready."""
@@ -404,7 +405,7 @@ class ManagedServer:
         lines = launch.last_lines(self._log_path(), 1) if ended else []
         reason = found.sentence if found else words
         if found is None and lines:
-            reason = f"{words}; last line: {evidence.redact(lines[0])[:200]}"
+            reason = f"{words}; last line: {redact(lines[0])[:200]}"
         ended = ended or self._handle.poll() or Exit(None, None)
         self._record(outcome, reason, ended)
         if found:
