@@ -152,6 +152,21 @@ def answers(run: RunDir) -> bool:
             return False
 
 
+def rests(run: RunDir, before: Status) -> str:
+    """Why a look must not start a supervisor that is gone; empty when it may. What was copied or
+    moved is another run, perhaps of another machine: only `up` starts it here."""
+    if before.supervisor.state == "stopped":
+        return f"the run is down; `eagle-tui up {run.root}` goes on"
+    if Path(before.run.dir) != run.root:
+        return (
+            f"copied or moved from {before.run.dir}, and no supervisor is here; "
+            f"`eagle-tui up {run.root}` goes on with it"
+        )
+    if not os.access(run.root, os.W_OK):
+        return "no supervisor is here, and the directory cannot be written"
+    return ""
+
+
 def ensure_supervisor(run: RunDir, *, up: bool = False) -> bool:
     """Make sure that a supervisor answers; True when one had to be started. Down when the run is
     stopped and `up` is not asked for."""
@@ -162,8 +177,8 @@ def ensure_supervisor(run: RunDir, *, up: bool = False) -> bool:
         before = last_status(run)
         if before is None and not run.state.exists():
             raise Down(f"{run.root}: not started yet; `eagle-tui up {run.root}` starts it")
-        if before is not None and before.supervisor.state == "stopped":
-            raise Down(f"{run.root}: the run is down; `eagle-tui up {run.root}` goes on")
+        if before is not None and (why := rests(run, before)):
+            raise Down(f"{run.root}: {why}")
     start_supervisor(run, up=up)
     return True
 
@@ -308,8 +323,8 @@ class SocketClient(RunFiles):
             raise ClientError(_gone(self._run.root, error)) from error
         self._tried = now
         before = last_status(self._run)
-        if before is not None and before.supervisor.state == "stopped":
-            raise Down(f"{self._run.root}: the run is down; `eagle-tui up` goes on") from error
+        if before is not None and (why := rests(self._run, before)):
+            raise Down(f"{self._run.root}: {why}") from error
         await asyncio.to_thread(ensure_supervisor, self._run)
 
 

@@ -44,6 +44,24 @@ def test_a_run_that_is_down_still_tells(
     assert not recorded.lock.exists(), "no supervisor was started"
 
 
+def test_a_look_at_a_copy_starts_nothing(
+    recorded: RunDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run that was copied while it went on: its supervisor is another machine's business."""
+    path = recorded.root / "status.json"
+    body = json.loads(path.read_text())
+    body["supervisor"]["state"] = "running"
+    path.write_text(json.dumps(body))
+    root = str(recorded.root)
+    assert run("status", root, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["supervisor"]["state"] == "gone"
+    assert run("events", root) == 0
+    capsys.readouterr()
+    assert run("pause", root) == 3
+    assert "copied or moved from /" in capsys.readouterr().err
+    assert not recorded.lock.exists() and not recorded.logs.exists()
+
+
 def test_the_report_of_a_run_that_is_down(
     recorded: RunDir, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -59,4 +59,8 @@ def current(run: RunDir) -> Status:
         before = last_status(run)
         if before is None:
             raise
-        return before
+        if before.supervisor.state == "stopped":
+            return before
+        # Nobody wrote that it ended: it was copied, or its machine died.
+        gone = before.supervisor.model_copy(update={"state": "gone"})
+        return before.model_copy(update={"supervisor": gone})

@@ -110,7 +110,8 @@ def attach(run: Path, readonly: bool, looks: Looks) -> None:
         if not found.state.exists():
             raise
         need_terminal()
-        if not show_past(found, looks, at_end, can_go_on=not readonly):
+        can_go_on = not readonly and os.access(found.root, os.W_OK)
+        if not show_past(found, looks, at_end, can_go_on=can_go_on):
             return
         ensure_supervisor(found, up=True)
     open_screen(found, readonly=readonly, looks=looks)
