@@ -181,6 +181,13 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("gpus", "GPUs", "Every GPU over time, and one in detail.", key="5", opens="gpus"),
     Action(
+        "logs",
+        "Logs",
+        "The logs of every attempt and server: follow, search, filter.",
+        key="6",
+        opens="logs",
+    ),
+    Action(
         "events",
         "Events",
         "Events and commands of the run.",

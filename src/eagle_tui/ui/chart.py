@@ -76,3 +76,24 @@ def _level(value: float | None, top: float, levels: int) -> int:
     if value is None or not math.isfinite(value) or value <= 0 or top <= 0:
         return 0
     return max(round(min(value / top, 1.0) * levels), 1)
+
+
+def strip(
+    values: Sequence[float | None], top: float, mode: GlyphMode
+) -> list[tuple[str, float | None]]:
+    """One row, a cell per value: its glyph by height, and the value's share of `top` for a colour.
+    None: a gap, drawn as a dot. Cells of the same glyph and share (in per cent) are joined."""
+    ramp = " .:|#" if mode == "ascii" else _BLOCKS
+    found: list[tuple[str, float | None]] = []
+    for value in values:
+        share, text = None, "."
+        if value is not None and math.isfinite(value) and top > 0:
+            share = round(min(max(value / top, 0.0), 1.0), 2)
+            text = ramp[_level(value, top, len(ramp) - 1)]
+        elif mode != "ascii":
+            text = "·"
+        if found and found[-1][1] == share and found[-1][0][-1] == text:
+            found[-1] = (found[-1][0] + text, share)
+        else:
+            found.append((text, share))
+    return found

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from eagle_tui.ui.screens.base import RunScreen
+from eagle_tui.ui.screens.datasets import DatasetsScreen
 from eagle_tui.ui.screens.events import EventsScreen
+from eagle_tui.ui.screens.gpus import GpusScreen
+from eagle_tui.ui.screens.logs import LogsScreen
 from eagle_tui.ui.screens.overview import OverviewScreen
 from eagle_tui.ui.screens.samples import SamplesScreen
 
@@ -11,7 +14,10 @@ SCREENS: dict[str, type[RunScreen]] = {
     screen.NAME: screen
     for screen in (
         OverviewScreen,
+        DatasetsScreen,
         SamplesScreen,
+        GpusScreen,
+        LogsScreen,
         EventsScreen,
     )
 }

@@ -13,12 +13,11 @@ from eagle_tui import fmt
 from eagle_tui.protocol import GpuStatus, HostStatus
 from eagle_tui.ui.canvas import Canvas, Line, Pen
 from eagle_tui.ui.chart import bar
-from eagle_tui.ui.frame import LABEL_AGE_S, Frame
+from eagle_tui.ui.frame import Frame
 from eagle_tui.ui.grid import Column, Grid, choose_columns
+from eagle_tui.ui.widgets.gpu_row import gpu_texts, heat_style, short_name
+from eagle_tui.ui.widgets.table import drawn
 
-MEMORY_TIGHT, MEMORY_FULL = 0.97, 0.995
-"""Serving fills GPU memory on purpose; only the last per cent are worth a colour."""
-HOT_C, TOO_HOT_C = 80.0, 88.0
 DISK_TIGHT = 50 * 2**30
 
 _COLUMNS = (
@@ -97,7 +96,7 @@ class HostLine(Canvas):
             pen.add(f"  {fmt.count(power)}W")
         hottest = max((gpu.temp_c for gpu in gpus if gpu.temp_c is not None), default=None)
         if hottest is not None:
-            pen.add(f"  {hottest:.0f}°C", _heat(self.palette.text, self, hottest))
+            pen.add(f"  {hottest:.0f}°C", heat_style(self.palette.text, self.palette, hottest))
         lost = [gpu for gpu in gpus if gpu.state != "ok"]
         held = [gpu for gpu in gpus if gpu.throttle]
         if lost:
@@ -150,7 +149,7 @@ class GpuPanel(Vertical):
             self.show(self.frame)
 
     def _fill(self, grid: Grid, gpus: tuple[GpuStatus, ...]) -> None:
-        longest = max(len(f"{gpu.index} {_short(gpu.name)}") for gpu in gpus)
+        longest = max(len(f"{gpu.index} {short_name(gpu.name)}") for gpu in gpus)
         least = {"name": min(max(longest, 4) + 1, 20)}
         widths = choose_columns(_COLUMNS, _PRIORITY, self.size.width, least)
         spare = self.size.width - sum(widths.values()) - len(widths)
@@ -177,57 +176,20 @@ class GpuPanel(Vertical):
         grid.show_cells(cells)
 
     def _row(self, gpu: GpuStatus, widths: dict[str, int]) -> dict[str, Line]:
-        host = self._line
-        look, glyphs = host.palette, host.glyphs
-        alive = gpu.state == "ok"
-        old = gpu.age_s is not None and gpu.age_s >= LABEL_AGE_S
-        plain = look.muted if old or not alive else look.text
-        filled, track = bar(gpu.util, widths.get("bar", 0), glyphs)
-        used = fmt.share(gpu.mem_used, gpu.mem_total)
-        memory = f"{fmt.gib(gpu.mem_used)}/{fmt.gib(gpu.mem_total)}"
-        power = f"{gpu.power_w:.0f}W" if fmt.known(gpu.power_w) else fmt.NONE
-        heat = f"{gpu.temp_c:.0f}°C" if fmt.known(gpu.temp_c) else fmt.NONE
-        note, note_style = "", look.warn
-        if not alive:
-            note, note_style = gpu.state, look.error
-        elif old:
-            note, note_style = f"{fmt.age(gpu.age_s)} old", look.warn
-        elif gpu.throttle:
-            note = gpu.throttle
-
-        def cell(key: str, text: str, style: Style) -> Line:
-            right = key not in ("name", "note")
-            return Pen().cell(text, widths.get(key, 0), style, right=right).segments
-
-        memory_style = plain if used is None or used < MEMORY_TIGHT else look.warn
-        if used is not None and used >= MEMORY_FULL:
-            memory_style = look.error
-        name_style = note_style if note and "note" not in widths else plain
-        row: dict[str, Line] = {
-            "name": cell("name", f" {gpu.index} {_short(gpu.name)}", name_style),
-            "bar": Pen().add(filled, look.ok).add(track, look.track).segments,
-            "util": cell("util", fmt.percent(gpu.util), look.strong if alive else plain),
-            "mem": cell("mem", memory, memory_style),
-            "power": cell("power", power, plain),
-            "temp": cell("temp", heat, _heat(plain, host, gpu.temp_c)),
-            "note": cell("note", f" {note}" if note else "", note_style),
-        }
-        return {key: line for key, line in row.items() if key in widths}
+        look = self._line.palette
+        texts = gpu_texts(gpu, look)
+        if texts["note"][0] and "note" not in widths:
+            texts["name"] = (texts["name"][0], texts["note"][1])
+        row = drawn(_COLUMNS, widths, texts)
+        if "bar" in widths:
+            filled, track = bar(gpu.util, widths["bar"], self._line.glyphs)
+            row["bar"] = Pen().add(filled, look.ok).add(track, look.track).segments
+        return row
 
 
 def _header(column: Column, width: int, style: Style) -> Line:
     title = f" {column.title}" if column.key == "name" else column.title
     return Pen().cell(title, width, style, right=column.right).segments
-
-
-def _heat(plain: Style, canvas: Canvas, temp: float | None) -> Style:
-    if temp is None or temp < HOT_C:
-        return plain
-    return canvas.palette.error if temp >= TOO_HOT_C else canvas.palette.warn
-
-
-def _short(name: str) -> str:
-    return name.removeprefix("NVIDIA ")
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
