@@ -2,7 +2,7 @@
 
     python tools/record_scene.py RUN SCENE.json
 
-The scene is the run's status with its samples, events and throughput beside it; see
+The scene is the run's status with its samples, events, metrics and marks beside it; see
 `eagle_tui.ui.recorded`. `tools/screenshot.py` draws it.
 """
 
@@ -21,6 +21,8 @@ from eagle_tui.rundir.paths import RunDir
 
 SAMPLES = 3
 """Newest samples of each dataset."""
+KEPT_S, STEP_S = 1800.0, 10.0
+"""How far back metrics and marks go, and how fine."""
 
 
 async def record(run: RunDir) -> dict[str, Any]:
@@ -31,12 +33,23 @@ async def record(run: RunDir) -> dict[str, Any]:
         for dataset in status.datasets:
             samples += await client.samples(dataset.name, "newest", SAMPLES)
         events = await client.events(0, 50)
-        history = await client.history("tok_s", status.at - 900, 1.0)
+        marks = await client.marks(status.at - KEPT_S)
+        estimates = await client.estimates()
+        launches = await client.launches()
+        histories = {
+            name: (await client.history(name, status.at - KEPT_S, STEP_S)).points
+            for name in await client.series()
+        }
     return {
         **status.to_json(),
         "samples": [s.model_dump(mode="json") for s in samples],
         "events": [e.model_dump(mode="json") for e in events],
-        "history": [p.model_dump(mode="json") for p in history.points],
+        "history": {
+            name: [p.model_dump(mode="json") for p in points] for name, points in histories.items()
+        },
+        "marks": [m.model_dump(mode="json") for m in marks],
+        "estimates": [e.model_dump(mode="json") for e in estimates],
+        "launches": [launch.model_dump(mode="json") for launch in launches],
     }
 
 

@@ -5,8 +5,8 @@ pages of the state file however many series there are; a row is packed columns, 
 are aligned to the wall clock, so that a chart's bars do not jitter, and hold number, mean, smallest
 and largest value. Storage is behind a protocol; the supervisor's state file implements it.
 
-With 100 series (8 GPUs, 10 datasets, one server) all tiers together stay below 30 MB, plus 0.2 MB a
-day for the last tier, which is kept for ever.
+With 110 series (8 GPUs, 10 datasets, one server) a row takes 0.5 to 0.9 kB: all tiers together stay
+below 12 MB, plus 0.13 MB a day for the last tier, which is kept for ever.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def watch(recorded: RunDir, tmp_path: Path) -> Callable[..., Any]:
         )
         app = ReplayApp(
             client,
-            clock=ReplayClock(clock, client.timeline),  # type: ignore[arg-type]
+            clock=ReplayClock(clock, client.timeline),
             poll_s=0.05,
             theme_dir=tmp_path / "themes",
             keys_file=tmp_path / "keys.toml",
