@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,6 +72,23 @@ def test_kills_and_stops_with_one_and_two_ranks_lose_and_double_nothing(world: W
     for name, (aux, last_state, _) in reference(world, (2, 4, 5)).items():
         assert worst(rows[name].aux, aux) < 1e-5
         assert worst(rows[name].last, last_state) < 1e-5
+
+
+@pytest.mark.slow
+def test_by_hand_under_torchrun(tmp_path: Path) -> None:
+    """As on several machines: torchrun starts the phase itself."""
+    world = make_world(tmp_path / "run", 20, **SMALL)
+    argv = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [*argv, "-m", "eagle_tui.pipeline.extract", str(world.run.root)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert world.end()[0] == "done" and set(stored(world)) == set(world.rows)
+    assert "2 ranks" in world.notes()
 
 
 def test_a_rank_that_is_alone_agrees_with_itself() -> None:
