@@ -73,3 +73,20 @@ def test_rubbish_on_the_line_is_lost_and_nothing_else(tmp_path: Path) -> None:
                 break
             shown.drain(3)
         assert shown.process.wait(timeout=10) == 0
+
+
+def test_keys_typed_ahead_act_on_the_screen_that_the_keys_before_them_open(tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    with screen(FIELD, str(report)) as shown:
+        shown.press(b"c1500")  # the cap dialog, and a number in it, all in one read
+        told(report, '"ActionDialog", "1500"', shown)
+        shown.press(b"\x1b")
+        told(report, '"OverviewScreen"', shown)
+        shown.press(b"\x10them")  # the palette, and a word in it: t and h alone would be orders
+        told(report, '"CommandPalette", "them"', shown)
+        shown.press(b"\x1b")
+        told(report, '"OverviewScreen"', shown)
+        shown.press(b"?qn")  # help, back, and the dialog of requests in flight
+        told(report, '"ActionDialog", ""', shown)
+        shown.press(b"7\t\x7f")  # a letter, the next field, which has nothing to delete
+        told(report, '"ActionDialog", "7"', shown)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+from textual import events
 from textual.app import App
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
@@ -19,6 +20,7 @@ from eagle_tui.ui import themes
 from eagle_tui.ui.abilities import COLOR_SYSTEMS, ColorDepth
 from eagle_tui.ui.driver import ScreenDriver
 from eagle_tui.ui.glyphs import GlyphMode, glyph_set
+from eagle_tui.ui.key_order import KeyDone, KeyOrder
 from eagle_tui.ui.keymap import load_keymap
 from eagle_tui.ui.palette import Palette, palette
 from eagle_tui.ui.terminal import TerminalWatch, can_suspend
@@ -55,6 +57,7 @@ class TerminalApp(App[None], inherit_bindings=False):
         self.glyphs = glyph_set(glyphs_mode, colors=color != "none")
         self.wants_mouse = mouse
         self._reload_s = reload_s
+        self._keys = KeyOrder(self, self._deliver_key)
         self._drawn_at = float("-inf")
         super().__init__(ansi_color=None)
         if color is not None:
@@ -126,6 +129,21 @@ class TerminalApp(App[None], inherit_bindings=False):
         if _differ(before.by_name[self.theme], newer.by_name[self.theme]):
             self.palette = palette(newer.by_name[self.theme])
             self.mutate_reactive(App.theme)
+
+    # Keys
+
+    async def on_event(self, event: events.Event) -> None:
+        """As Textual does, but keys one after the other."""
+        if isinstance(event, events.Key) and not event.is_forwarded:
+            await self._keys.take(event)
+        else:
+            await super().on_event(event)
+
+    async def _deliver_key(self, event: events.Key) -> None:
+        await super().on_event(event)
+
+    def on_key_done(self, message: KeyDone) -> None:
+        self._keys.done(message)
 
     # The terminal
 
