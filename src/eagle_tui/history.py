@@ -11,6 +11,7 @@ below 12 MB, plus 0.13 MB a day for the last tier, which is kept for ever.
 
 from __future__ import annotations
 
+import struct
 import sys
 import zlib
 from array import array
@@ -47,6 +48,10 @@ Cell = tuple[int, float, float, float]
 """(number of values, mean, smallest, largest) of one series in one bucket."""
 
 
+CELL_BYTES = 16
+_COUNT, _VALUE = struct.Struct("<H"), struct.Struct("<f")
+
+
 class TickStore(Protocol):
     """Where rows are kept."""
 
@@ -81,38 +86,38 @@ def _little(column: array[int] | array[float]) -> array[int] | array[float]:
 
 def unpack(row: bytes) -> dict[int, Cell]:
     """All cells of a row by the number of their series. ValueError when it is no row."""
-    ids, counts, means, lows, highs = _columns(row)
-    return {i: (counts[k], means[k], lows[k], highs[k]) for k, i in enumerate(ids)}
+    ids, body = _open(row)
+    return {number: _cell(body, len(ids), k) for k, number in enumerate(ids)}
 
 
 def unpack_one(row: bytes, number: int) -> Cell | None:
-    """The cell of one series; None when the row has none of it."""
-    ids, counts, means, lows, highs = _columns(row)
+    """The cell of one series, without making those of the others; None when there is none."""
+    ids, body = _open(row)
     try:
         k = ids.index(number)
     except ValueError:
         return None
-    return counts[k], means[k], lows[k], highs[k]
+    return _cell(body, len(ids), k)
 
 
-def _columns(
-    row: bytes,
-) -> tuple[array[int], array[int], array[float], array[float], array[float]]:
+def _open(row: bytes) -> tuple[array[int], bytes]:
+    """The numbers of a row's series, and its columns."""
     try:
         body = zlib.decompress(row)
     except zlib.error as error:
         raise ValueError(f"a row of the history cannot be read: {error}") from error
-    n, rest = divmod(len(body), 16)
+    n, rest = divmod(len(body), CELL_BYTES)
     if rest:
         raise ValueError(f"a row of the history cannot be read: {len(body)} bytes")
-    ids, counts = array("H"), array("H")
-    means, lows, highs = array("f"), array("f"), array("f")
-    at = 0
-    for column, size in ((ids, 2), (counts, 2), (means, 4), (lows, 4), (highs, 4)):
-        column.frombytes(body[at : at + size * n])
-        _little(column)
-        at += size * n
-    return ids, counts, means, lows, highs
+    ids = array("H", body[: 2 * n])
+    _little(ids)
+    return ids, body
+
+
+def _cell(body: bytes, n: int, k: int) -> Cell:
+    (count,) = _COUNT.unpack_from(body, 2 * n + 2 * k)
+    mean, low, high = (_VALUE.unpack_from(body, (4 + 4 * c) * n + 4 * k)[0] for c in range(3))
+    return count, mean, low, high
 
 
 def tier_for(since: float, step_s: float, now: float) -> int:
