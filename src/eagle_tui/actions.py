@@ -179,6 +179,13 @@ ACTIONS: tuple[Action, ...] = (
         key="3",
         opens="samples",
     ),
+    Action(
+        "server",
+        "Server",
+        "Load of the servers, their launches with settings, outcome and effect.",
+        key="4",
+        opens="server",
+    ),
     Action("gpus", "GPUs", "Every GPU over time, and one in detail.", key="5", opens="gpus"),
     Action(
         "logs",
@@ -244,6 +251,13 @@ ACTIONS: tuple[Action, ...] = (
         "Show only what holds the words that are typed; empty: everything.",
         key="slash",
         screens=("datasets",),
+    ),
+    Action(
+        "next_server",
+        "Next server",
+        "Show the next server.",
+        key="enter",
+        screens=("server",),
     ),
     Action(
         "figure",

@@ -9,6 +9,7 @@ from eagle_tui.ui.screens.gpus import GpusScreen
 from eagle_tui.ui.screens.logs import LogsScreen
 from eagle_tui.ui.screens.overview import OverviewScreen
 from eagle_tui.ui.screens.samples import SamplesScreen
+from eagle_tui.ui.screens.server import ServerScreen
 
 SCREENS: dict[str, type[RunScreen]] = {
     screen.NAME: screen
@@ -16,6 +17,7 @@ SCREENS: dict[str, type[RunScreen]] = {
         OverviewScreen,
         DatasetsScreen,
         SamplesScreen,
+        ServerScreen,
         GpusScreen,
         LogsScreen,
         EventsScreen,
