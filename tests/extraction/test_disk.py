@@ -41,7 +41,7 @@ def test_the_largest_window_fits_and_is_not_much_less(room: int) -> None:
     window = largest_window(room)
     assert 0 < window * GB <= room * (1 + 1e-12)
     assert window * GB > 0.98 * room
-    assert f"{window:.3g}" == f"{window:g}"
+    assert float(f"{window:.3g}") == float(f"{window:g}")
 
 
 def test_no_window_for_no_room() -> None:
