@@ -50,6 +50,12 @@ class Work:
     """Responses in flight, or held, by their tokens so far."""
     longest: int | None = None
     """Tokens of the longest response allowed."""
+    known: Expected | None = None
+    """What all these lengths lead to expect, by one who has worked it out already."""
+
+    def seen(self) -> Expected:
+        """What the dataset's own lengths lead to expect."""
+        return self.known or lengths.expected(self.lengths, self.begun, self.longest)
 
 
 @dataclass(frozen=True)
@@ -105,14 +111,19 @@ class _Allotment:
 
     @cached_property
     def _pooled(self) -> Expected:
-        """What all responses together lead to expect."""
-        finished: Counter[int] = Counter()
-        begun: Counter[int] = Counter()
-        for work in self._works:
-            finished.update(work.lengths)
-            begun.update(work.begun)
-        longest = [work.longest for work in self._works if work.longest is not None]
-        return lengths.expected(finished, begun, max(longest, default=None))
+        """What all datasets together lead to expect, each by its responses."""
+        found = [(seen, seen.finished + sum(work.begun.values()))
+                 for work in self._works if (seen := work.seen()).finished]  # fmt: skip
+        n = sum(weight for _, weight in found)
+        mean = sum(weight * seen.mean for seen, weight in found) / n
+        square = sum(weight * (seen.deviation**2 + seen.mean**2) for seen, weight in found) / n
+        return Expected(
+            finished=sum(seen.finished for seen, _ in found),
+            mean=mean,
+            deviation=math.sqrt(max(0.0, square - mean**2)),
+            extrapolated=sum(weight * seen.extrapolated for seen, weight in found) / n,
+            begun_left=0.0,
+        )
 
     def next(self, work: Work) -> Share:
         """The next dataset's share."""
@@ -128,7 +139,7 @@ class _Allotment:
         return self._known_share(work, prompts)
 
     def _known_share(self, work: Work, prompts: int) -> Share:
-        seen = lengths.expected(work.lengths, work.begun, work.longest)
+        seen = work.seen()
         own = seen.finished >= MIN_RESPONSES
         if not own:
             seen = self._pooled

@@ -109,10 +109,13 @@ def expected(
 ) -> Expected:
     """The next response, from those finished and those begun, each counted by its tokens (so far).
     No response is longer than `longest`. With none finished everything is 0."""
-    beyond = _Beyond(finished)
-    fin_n, fin_sum, fin_squares = beyond.at(-1)
+    fin_n = sum(finished.values())
     if not fin_n:
         return Expected(0, 0.0, 0.0, 0.0, 0.0)
+    fin_sum = sum(length * count for length, count in finished.items())
+    fin_squares = sum(length * length * count for length, count in finished.items())
+    # Sorting thousands of lengths is not free, and most datasets have nothing in flight.
+    beyond = _Beyond(finished if begun else {})
     most = float(longest) if longest is not None else math.inf
     # Of those begun beyond the length in hand: their number and, as they are expected to end, the
     # sums of their lengths and squares.

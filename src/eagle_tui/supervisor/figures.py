@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from eagle_tui import lengths
 from eagle_tui.clock import Clock
 from eagle_tui.eta import RateWindow
+from eagle_tui.lengths import Expected
 from eagle_tui.protocol import HISTOGRAM_EDGES
 from eagle_tui.rundir.jsonl import Tail
 from eagle_tui.rundir.paths import RunDir
@@ -107,6 +108,7 @@ class DatasetFigures:
     results: RateWindow = field(default_factory=sum_rate)
     token_rate: RateWindow = field(default_factory=sum_rate)
     _summary: tuple[tuple[int, int], LengthSummary] | None = None
+    _expected: tuple[tuple[int, int, int], Counter[int], Expected] | None = None
 
     def summary(self) -> LengthSummary:
         """Mean and quantiles of the lengths, counted anew when there are others: with thousands of
@@ -117,6 +119,14 @@ class DatasetFigures:
             bars = lengths.histogram(self.lengths, HISTOGRAM_EDGES)
             self._summary = version, LengthSummary(lengths.mean(self.lengths), found, bars)
         return self._summary[1]
+
+    def expected(self, longest: int) -> Expected:
+        """What the lengths lead to expect; worked out when there are others, as in `summary`."""
+        version = (self.stored, self.tokens, longest)
+        if self._expected is None or self._expected[:2] != (version, self.begun):
+            found = lengths.expected(self.lengths, self.begun, longest)
+            self._expected = version, self.begun, found
+        return self._expected[2]
 
     @property
     def done(self) -> int:

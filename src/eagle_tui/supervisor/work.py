@@ -21,7 +21,9 @@ def work_of(figures: DatasetFigures, lim: Limits) -> eta.Work:
     if lim.cap_tokens is not None:
         tokens_left = max(0, lim.cap_tokens - figures.tokens)
         left = left if tokens_left else 0
-    return eta.Work(left, figures.lengths, tokens_left, figures.begun, lim.max_new_tokens)
+    longest = lim.max_new_tokens
+    known = figures.expected(longest)
+    return eta.Work(left, figures.lengths, tokens_left, figures.begun, longest, known)
 
 
 def room_of(datasets: Iterable[DatasetFigures], caps: TotalCaps) -> eta.Room:
