@@ -133,7 +133,7 @@ class LogPage(Frozen):
     start: int = 0
     """Looking on backward begins before this byte."""
     end: int = 0
-    """Looking on forward begins at this byte."""
+    """Looking on forward begins at this byte; the last row, while it has no end, is given again."""
     size: int = 0
     """Of the file, at this look."""
     done: bool = True

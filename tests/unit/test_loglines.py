@@ -125,6 +125,24 @@ def test_search_and_level_look_on_page_by_page(
     assert [line.text for p in forward(big, 5, text="needle") for line in p.lines] == ["needle"]
 
 
+@pytest.mark.parametrize("level", [None, "warning"])
+def test_what_is_written_later_is_found_from_where_one_was(
+    tmp_path: Path, level: str | None
+) -> None:
+    log = reader(tmp_path, b"WARNING: one\nplain\nWARN")
+    query = LogQuery.model_validate({"name": "w-0001.log", "backward": True, "level": level})
+    first = log.page(query)
+    with (tmp_path / "logs" / "w-0001.log").open("ab") as file:
+        file.write(b"ING: two\nWARNING: three\n")
+    query = LogQuery.model_validate({"name": "w-0001.log", "at": first.end, "level": level})
+    more = log.page(query)
+    known = [line.text for line in first.lines if line.offset < first.end]
+    found = known + [line.text for line in more.lines]
+    assert found == ["WARNING: one", *(["plain"] if not level else []), "WARNING: two",
+                     "WARNING: three"]  # fmt: skip
+    assert more.done and more.end == more.size
+
+
 def test_to_a_time(tmp_path: Path) -> None:
     stamp = "[2026-11-30 {:02d}:{:02d}:{:02d}] Decode batch, {}"
     rows = [stamp.format(n // 3600, n // 60 % 60, n % 60, "x" * 90) for n in range(0, 80_000, 5)]

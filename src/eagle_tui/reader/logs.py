@@ -105,6 +105,8 @@ class LogReader:
         lines: list[LogLine] = []
         looked = 0
         start = end = at
+        # Where a row begins that is not written to its end: there one goes on.
+        whole = size
         for block in _blocks(at, size, query.backward):
             if looked >= LOOK:
                 break
@@ -112,10 +114,15 @@ class LogReader:
             data, base = _around(fd, block)
             mine = data[block - base :]
             border = block if query.backward else min(block + BLOCK, size)
+            last_block = block + BLOCK >= size
             if not _may_hold(mine, query):
                 start, end = (border, end) if query.backward else (start, border)
+                # The last row may go on; so its block is looked at again.
+                whole = block if last_block else whole
                 continue
             rows = loglines.rows_of_block(data, base, block)
+            if last_block and rows and data[-1:] != b"\n":
+                whole = rows[-1].start
             inside = [i for i, r in enumerate(rows) if (r.start < at) == query.backward]
             found = self._pick(data, base, rows, inside, query, wanted - len(lines))
             picked = [line for _, line in found]
@@ -126,7 +133,7 @@ class LogReader:
                 break
             start, end = (border, end) if query.backward else (start, border)
         done = start <= 0 if query.backward else end >= size
-        return LogPage(lines=tuple(lines), start=start, end=end, size=size, done=done)
+        return LogPage(lines=tuple(lines), start=start, end=min(end, whole), size=size, done=done)
 
     def _pick(
         self,

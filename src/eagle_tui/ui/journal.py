@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from eagle_tui import fmt
 from eagle_tui.protocol import CommandState, CommandStatus, Event
+from eagle_tui.records import JournalEntry
 from eagle_tui.ui.canvas import Line, Pen
 from eagle_tui.ui.glyphs import Glyphs
 from eagle_tui.ui.palette import Palette
@@ -43,6 +44,35 @@ def entries(events: Iterable[Event], commands: Iterable[CommandStatus]) -> list[
     out = [Entry(event.at, event.severity, event.source, event.text) for event in events]
     out += [_command(command) for command in commands]
     return sorted(out, key=lambda entry: entry.at)
+
+
+def entry_of(item: JournalEntry, newer: Mapping[str, CommandStatus]) -> Entry:
+    """An entry of the stored journal; `newer` holds commands by id as they are now."""
+    if item.event is not None:
+        event = item.event
+        return Entry(event.at, event.severity, event.source, event.text)
+    assert item.command is not None
+    return _command(newer.get(item.command.id, item.command))
+
+
+def steps(command: CommandStatus, now: float) -> str:
+    """How far a command came, and when: `requested 14:20:05 → accepted +0.1 s → in effect +2 s`."""
+    words = [f"requested {fmt.moment(command.at, now)}"]
+    last = command.at
+    end = "refused" if command.state == "refused" else "in effect"
+    for state, at in (("accepted", command.accepted_at), (end, command.effect_at)):
+        if at is not None:
+            words.append(f"{state} +{_seconds(at - last)}")
+            last = at
+    if command.state == "accepted":
+        words.append("not in effect yet")
+    elif command.effect_at is None:  # kept by an older program, which knew no times
+        words.append(command.state.replace("_", " "))
+    return " → ".join(words)
+
+
+def _seconds(value: float) -> str:
+    return f"{max(value, 0):.1f} s" if value < 10 else fmt.duration(value)
 
 
 def command_text(verb: str, args: dict[str, Any]) -> str:
@@ -99,8 +129,9 @@ def full_lines(entry: Entry, now: float, width: int, look: Palette, glyphs: Glyp
 
 def _command(command: CommandStatus) -> Entry:
     text = command_text(command.verb, command.args)
-    if command.reason:
-        text = f"{text}: {command.reason}"
+    more = command.reason or command.sentence
+    if more:
+        text = f"{text}: {more}"
     source = command.origin or "operator"
     return Entry(command.at, command.state, source, text, _TRAIL[command.state])
 

@@ -1,21 +1,24 @@
-"""The events screen: every alert with its remedy, then all events and commands, newest last."""
+"""The events screen: what happened and what was ordered, back to the run's first second."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
-from eagle_tui import fmt
-from eagle_tui.protocol import Alert
-from eagle_tui.ui.canvas import Line, Pen
+from eagle_tui.actions import Action
+from eagle_tui.client_api import ClientError
+from eagle_tui.protocol import CommandStatus
 from eagle_tui.ui.frame import Frame
-from eagle_tui.ui.journal import entries, full_lines
+from eagle_tui.ui.journal_book import JournalBook
 from eagle_tui.ui.screens.base import RunScreen, keys_of
-from eagle_tui.ui.screens.page import Page
-from eagle_tui.ui.wrap import wrap
+from eagle_tui.ui.screens.undo import UndoDialog
+from eagle_tui.ui.widgets.ask import AskLine
+from eagle_tui.ui.widgets.journal import AlertList, EntryDetail, JournalList
+
+TALL = 36
 
 
 class EventsScreen(RunScreen):
@@ -23,55 +26,140 @@ class EventsScreen(RunScreen):
 
     NAME = "events"
     BINDINGS: ClassVar[list[BindingType]] = keys_of(NAME)
+    LOAD_EVERY_S = 2.0
+    AUTO_FOCUS = ""
 
     def __init__(self) -> None:
         super().__init__()
-        self.text = Page(self.lines, follow=True)
+        self.book = JournalBook()
+        self.list = JournalList(self.book)
+        self.alerts, self.detail, self.asking = AlertList(), EntryDetail(), AskLine()
 
     def body(self) -> ComposeResult:
-        yield self.text
+        yield self.list
+        yield self.alerts
+        yield self.detail
+        yield self.asking
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.set_class(event.size.height >= TALL, "-tall")
+
+    # What arrives
 
     def show(self, frame: Frame) -> None:
-        self.text.redraw()
+        status, entries = frame.status, self.book.entries
+        self.list.commands = {command.id: command for command in status.commands}
+        self.alerts.show(status.alerts, self.size.height // 5)
+        if entries and entries[-1].at > status.at + 60:
+            # A replay went back: what is after its time has not happened.
+            self._begin()
+        self._show()
+
+    async def load(self) -> None:
+        """The newest page, or what came since."""
+        book, client = self.book, self.eagle.client
+        if not book.asked:
+            book.take_newest(await client.journal(book.newest()))
+        elif book.at_newest and (query := book.newer()) is not None:
+            book.take_newer(await client.journal(query))
+        self.list.problem = ""
+        self._show()
+
+    def _begin(self) -> None:
+        self.book.begin()
+        self._show()
+        self.load_soon()
+
+    def _show(self) -> None:
+        self.list.redraw()
+        entry = self.book.current
+        self.detail.show(entry, self._command())
+
+    def _command(self) -> CommandStatus | None:
+        """The selected command as it is now; None when an event is selected, or nothing."""
+        entry = self.book.current
+        if entry is None or entry.command is None:
+            return None
+        return self.list.commands.get(entry.command.id, entry.command)
+
+    # What the operator does
 
     def move(self, by: int) -> None:
-        self.text.scroll_rows(by)
+        self.book.move(by)
+        self._show()
+        if self.book.older() or not self.book.at_newest:
+            self.run_worker(self._fill(), group="pages", exclusive=True)
+
+    async def _fill(self) -> None:
+        """Fetch the pages that are near."""
+        book, client = self.book, self.eagle.client
+        try:
+            while self.in_sight:
+                if (query := book.older()) is not None:
+                    page = await client.journal(query)
+                    if query == book.older():
+                        book.take_older(page)
+                elif not book.at_newest and (query := book.newer()) is not None:
+                    page = await client.journal(query)
+                    if query == book.newer():
+                        book.take_newer(page)
+                else:
+                    break
+                self._show()
+        except ClientError as error:
+            self.list.problem = str(error)
+            self.list.redraw()
 
     def page(self, by: int) -> None:
-        self.text.scroll_pages(by)
+        self.move(by * max(self.list.rows - 1, 1))
 
     def jump(self, to_end: bool) -> None:
-        self.text.jump(to_end)
+        if to_end:
+            self.do_fresh()
+        else:
+            self.move(-len(self.book.entries))
 
-    def lines(self, width: int) -> Sequence[Line]:
-        """All lines, for this width."""
-        app = self.eagle
-        status = app.frame.status if app.frame else None
-        journal = entries(app.events, status.commands if status else ())
-        now = app.clock.wall()
-        out: list[Line] = [()]
-        for entry in journal:
-            out += full_lines(entry, now, width, app.palette, app.glyphs)
-        if not journal:
-            out.append(Pen().add("  Nothing has happened yet.", app.palette.muted).segments)
-        alerts = status.alerts if status else ()
-        if alerts:
-            out += [(), Pen().add("  Alerts now", app.palette.accent).segments]
-        for alert in alerts:
-            out += self._alert(alert, width)
-        return out
+    @on(JournalList.Picked)
+    def _picked(self, message: JournalList.Picked) -> None:
+        self.move(message.index - self.book.selected)
 
-    def _alert(self, alert: Alert, width: int) -> list[Line]:
-        app = self.eagle
-        look, style = app.palette, app.palette.state(alert.severity)
-        head = Pen().add(f" {fmt.moment(alert.since, app.clock.wall()):<9} ", look.muted)
-        head.add(f"{app.glyphs.state(alert.severity)} ", style)
-        indent = head.width
-        lines: list[Line] = []
-        sentence = wrap(alert.sentence, max(width - indent - 1, 20))
-        for index, part in enumerate(sentence):
-            pen = head if index == 0 else Pen().add(" " * indent)
-            lines.append(pen.add(part, style).segments)
-        for part in wrap(f"{app.glyphs.arrow} {alert.remedy}", max(width - indent - 1, 20)):
-            lines.append(Pen().add(" " * indent).add(part, look.accent).segments)
-        return lines
+    def do_fresh(self) -> None:
+        if self.book.at_newest:
+            self.move(len(self.book.entries))
+        else:
+            self._begin()
+
+    def do_level(self) -> None:
+        self.book.next_severity()
+        self._begin()
+
+    def do_search(self) -> None:
+        self.asking.ask("search", self.book.asked_for, "words, and @source")
+
+    @on(AskLine.Answered)
+    def _answered(self, message: AskLine.Answered) -> None:
+        self.book.asked_for = message.text
+        self._begin()
+
+    def order(self, action: Action) -> None:
+        if action.verb != "undo":
+            super().order(action)
+            return
+        command = self._command()
+        if command is None:
+            self.notify("Select the command that is to be taken back.", markup=False)
+        elif not command.undo:
+            self.notify(f"{command.verb} cannot be taken back.", severity="warning", markup=False)
+        else:
+            status = self.eagle.frame.status if self.eagle.frame else None
+            self.app.push_screen(UndoDialog(command, status))
+
+    def do_back(self) -> None:
+        if self.book.asked_for:
+            self.book.asked_for = ""
+            self._begin()
+        elif self.book.severity is not None:
+            self.book.severity = None
+            self._begin()
+        else:
+            super().do_back()

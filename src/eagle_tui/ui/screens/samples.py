@@ -222,10 +222,15 @@ class SamplesScreen(RunScreen):
         self._fold(replace(self._folds, answer=not self._folds.answer))
 
     def _fold(self, folds: Folds) -> None:
+        if self.reader.sample is None:
+            self._no_sample()
         self._folds = folds
         self._lay_out()
 
     def do_tokens(self) -> None:
+        if self.reader.sample is None:
+            self._no_sample()
+            return
         self._show_tokens = not self._show_tokens
         self.reader.show(self.reader.sample)
         self._lay_out()
@@ -241,8 +246,13 @@ class SamplesScreen(RunScreen):
             self._begin()
 
     def do_copy(self) -> None:
-        if self.reader.sample is not None:
-            self.run_worker(self._copy(self.reader.sample), group="copy")
+        if self.reader.sample is None:
+            self._no_sample()
+            return
+        self.run_worker(self._copy(self.reader.sample), group="copy")
+
+    def _no_sample(self) -> None:
+        self.notify("There is no sample here.", timeout=2, markup=False)
 
     async def _copy(self, sample: Sample) -> None:
         text = plain_text(sample)
@@ -262,8 +272,11 @@ class SamplesScreen(RunScreen):
 
     def order(self, action: Action) -> None:
         head = self.book.current
-        if action.verb != "flag" or head is None:
+        if action.verb != "flag":
             super().order(action)
+            return
+        if head is None:
+            self._no_sample()
             return
         self.run_worker(self._flag(head), group="command", exit_on_error=False)
 
