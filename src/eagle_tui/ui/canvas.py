@@ -101,7 +101,7 @@ class Canvas(Widget):
         width, height = self.size
         if width <= 0 or height <= 0 or not self.is_attached:
             return
-        lines = list(self.draw(width, height))[:height]
+        lines = self._drawn(width, height)[:height]
         lines += [()] * (height - len(lines))
         if self.glyphs.mode == "ascii":
             lines = [_plain(line) for line in lines]
@@ -117,6 +117,17 @@ class Canvas(Widget):
         ]
         if regions:
             self.refresh(*regions)
+
+    def _drawn(self, width: int, height: int) -> list[Line]:
+        """What `draw` gives. A fault of one panel is told in its place: the others, and the keys,
+        are needed all the more. Without a terminal, as under tests, it is raised."""
+        try:
+            return list(self.draw(width, height))
+        except Exception as error:
+            if self.app.is_headless:
+                raise
+            sentence = f" This panel cannot be drawn ({error!r}); the run is not concerned."
+            return [Pen().cell(sentence, width, self.palette.error).segments]
 
     def render_line(self, y: int) -> Strip:
         base = self.rich_style
