@@ -84,7 +84,7 @@ def test_a_healthy_log_says_nothing(name: str) -> None:
 
 def test_permanent_is_what_another_start_cannot_help() -> None:
     assert {r.name for r in RULES if r.permanent} == {
-        "bad-flag", "driver", "model", "module", "warmup",
+        "bad-flag", "driver", "engine", "model", "module", "warmup",
     }  # fmt: skip
 
 
@@ -108,6 +108,7 @@ def test_killed_with_nothing_said() -> None:
         ("sglang serve: error: argument --schedule-policy: invalid choice: 'x'", "bad-flag"),
         ("server.py: error: argument --tp-size: expected one argument", "bad-flag"),
         ("server.py: error: the following arguments are required: --model-path", "bad-flag"),
+        ("eagle-tui engine: /m has no config.json: --model takes a model directory.", "engine"),
         ("/opt/x/python: No module named sglang.launch_server", "module"),
         ("ModuleNotFoundError: No module named 'flashinfer'", "module"),
         ("OSError: /m is not a local folder and is not a valid model identifier", "model"),

@@ -65,6 +65,14 @@ RULES: tuple[Rule, ...] = (
         permanent=True,
     ),
     _rule(
+        "engine",
+        r"^eagle-tui engine: (?P<what>.+)",
+        "the embedded engine cannot start as it is asked to: {what}",
+        "correct what it names: `target.model`, or `[server.flags]` in run.toml",
+        "`eagle-tui engine:`",
+        permanent=True,
+    ),
+    _rule(
         "port",
         r"(?:address already in use|Errno 98\b.*bind|EADDRINUSE"
         r"|while attempting to bind on [^ ]*:\d+)",
