@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -146,13 +147,15 @@ class HiddenWriter:
         if len(states.lengths) != len(refs) or sum(states.lengths) != len(states.aux):
             reason = f"{len(states.aux)} states for {sum(r.tokens for r in refs)} tokens"
             return [Bad(ref.id, ref.dataset, reason) for ref in refs], []
-        start = 0
+        sound, start = not bool(states.bad.any()), 0
         for number, (ref, row) in enumerate(zip(refs, rows, strict=True)):
             length = states.lengths[number]
             reason = ""
             if length != len(row.ids):
                 reason = f"{length} states for {len(row.ids)} tokens"
-            elif places := torch.nonzero(states.bad[start : start + length]).flatten().tolist():
+            elif not sound and (
+                places := torch.nonzero(states.bad[start : start + length]).flatten().tolist()
+            ):
                 reason = (
                     f"states of {len(places)} of {length} tokens are not finite or too large for "
                     f"{self._metadata['dtype']}, the first at {places[0]}"
@@ -190,10 +193,11 @@ class HiddenWriter:
             piece = plain_copy(tensor) if tensor.is_pinned() else tensor.contiguous()
             shard.pieces.setdefault(name, []).append(piece)
             shard.bytes += piece.numel() * piece.element_size()
+        ids, masks = ([getattr(rows[n], name) for n in keep] for name in ("ids", "mask"))
+        for name, values in (("input_ids", ids), ("loss_mask", masks)):
+            shard.pieces.setdefault(name, []).append(torch.from_numpy(np.concatenate(values)))
         for number in keep:
-            ref, row = refs[number], rows[number]
-            shard.pieces.setdefault("input_ids", []).append(torch.tensor(row.ids))
-            shard.pieces.setdefault("loss_mask", []).append(torch.tensor(row.mask))
+            ref = refs[number]
             shard.lengths.append(ref.tokens)
             shard.index.append(
                 {

@@ -52,9 +52,11 @@ def train(worker: Worker, *, quiet: bool = False) -> None:
     except CheckpointError as error:
         raise Failed(str(error)) from error
     except torch.OutOfMemoryError as error:
+        live = worker.config.extract.mode == "online"
         raise Failed(
             f"The GPU's memory is full ({error}). Lower train.batch_tokens, or spread the training "
             'over more ranks with train.strategy = "fsdp2".'
+            + (' Or give the target GPUs of its own: extract.device = "cuda:N".' if live else "")
         ) from error
 
 
