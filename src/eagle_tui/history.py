@@ -38,6 +38,9 @@ FLUSH_S = 10.0
 DROP_S = 60.0
 """Seconds between two looks for buckets that are past their time."""
 
+UNWRITTEN = 120
+"""Buckets of each tier that wait at most while they cannot be written."""
+
 MOST_SERIES = 4096
 """A supervisor that meets more names than this (servers renamed for weeks) stores no new ones."""
 
@@ -252,12 +255,16 @@ class Recorder:
         """Write what changed, and forget what is past its time."""
         self._flushed = now
         if self._changed:
-            self._store.put_ticks(
-                [
-                    (*key, pack({i: b.cell() for i, b in self._open[key].items()}))
-                    for key in sorted(self._changed)
-                ]
-            )
+            rows = [
+                (*key, pack({i: b.cell() for i, b in self._open[key].items()}))
+                for key in sorted(self._changed)
+            ]
+            try:
+                self._store.put_ticks(rows)
+            except BaseException:
+                # A disk that stays full must not cost memory for as long as it does.
+                self._keep_newest(UNWRITTEN)
+                raise
             self._changed.clear()
         self._open = {key: row for key, row in self._open.items() if sum(key) > now - FLUSH_S}
         if now - self._dropped >= DROP_S or now < self._dropped:
@@ -265,3 +272,11 @@ class Recorder:
             for step, kept in TIERS:
                 if kept is not None:
                     self._store.drop_ticks(step, now - kept)
+
+    def _keep_newest(self, most: int) -> None:
+        """Forget all but the newest buckets of each tier."""
+        for step, _ in TIERS:
+            starts = sorted(key for key in self._open if key[0] == step)
+            for key in starts[:-most]:
+                del self._open[key]
+                self._changed.discard(key)

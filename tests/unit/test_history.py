@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -109,6 +111,26 @@ def test_a_new_supervisor_goes_on_with_the_bucket_of_the_old(tmp_path: Path) -> 
     assert (bucket.mean, bucket.low, bucket.high) == (20.0, 10.0, 30.0)
     (other,) = second.query("only before", 0.0, 60.0, 8 * 86400.0).points
     assert other.mean == 1.0
+
+
+def test_a_disk_that_stays_full_costs_no_memory(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder(store)
+    recorder.add(1000.0, {"x": 1.0})
+
+    def full(rows: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(store, "put_ticks", full)
+    for second in range(2000):
+        with contextlib.suppress(sqlite3.OperationalError):
+            recorder.add(1001.0 + second, {"x": float(second)})
+    assert len(recorder._open) < len(TIERS) * history.UNWRITTEN + 20
+    monkeypatch.undo()
+    recorder.flush(3001.0)
+    points = recorder.query("x", 2950.0, 1.0, 3001.0).points
+    assert [p.mean for p in points] == [float(n) for n in range(1949, 2000)]
 
 
 def test_numbers_that_are_none_are_left_out(store: Store) -> None:

@@ -29,7 +29,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "cli": {
         *("client", "client_api", "protocol", "actions", "fmt", "text", "config", "rundir", "ui"),
-        *("replay", "clock", "report"),
+        *("replay", "clock", "report", "notices", "notifier"),
     },
     "client": {"client_api", "protocol", "rundir", "reader", "versions", "records"},
     "versions": {"protocol"},
@@ -50,7 +50,17 @@ LAYERS: dict[str, set[str]] = {
             "clock",
             "records",
         ),
-        *("proc", "lengths", "actions", "text", "series", "snapshots", "report", "notices"),
+        *(
+            "proc",
+            "lengths",
+            "actions",
+            "text",
+            "series",
+            "snapshots",
+            "report",
+            "notices",
+            "notifier",
+        ),
         "reader",
     },
     "telemetry": {"protocol", "clock", "text", "sglang"},
@@ -60,6 +70,7 @@ LAYERS: dict[str, set[str]] = {
     "snapshots": {"protocol"},
     "report": {"protocol", "fmt", "text"},
     "notices": {"protocol"},
+    "notifier": {"notices", "protocol", "config", "rundir", "clock", "text"},
     # Of the supervisor: the state file and what is told from it.
     "replay": {
         *("client_api", "protocol", "clock", "rundir", "snapshots", "supervisor"),

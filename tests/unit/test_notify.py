@@ -15,6 +15,7 @@ from eagle_tui.clock import ManualClock
 from eagle_tui.config import notify as notify_config
 from eagle_tui.config.notify import NotifySection
 from eagle_tui.notices import NoticeKind, notices, ordered_pause
+from eagle_tui.notifier import Notifier
 from eagle_tui.protocol import (
     Alert,
     CommandStatus,
@@ -24,7 +25,6 @@ from eagle_tui.protocol import (
     SupervisorStatus,
 )
 from eagle_tui.rundir.paths import RunDir
-from eagle_tui.supervisor.notifier import Notifier
 from eagle_tui.ui.attention import POP, PUSH, Attention, title
 
 WRITE = [sys.executable, "-c", "import sys; open('got', 'ab').write(sys.stdin.buffer.read())"]

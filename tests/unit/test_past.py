@@ -15,7 +15,7 @@ from eagle_tui import snapshots
 from eagle_tui.protocol import Alert, PhaseStatus, Status
 from eagle_tui.snapshots import Snapshots
 from eagle_tui.supervisor.estimates import MILESTONES, Estimates, milestone
-from eagle_tui.supervisor.moments import LONGEST, order_text
+from eagle_tui.supervisor.moments import LONGEST, mark_kind, order_text
 from eagle_tui.supervisor.store import Store
 
 SCENE = Path(__file__).parents[1] / "ui" / "data" / "kimi.json"
@@ -129,6 +129,16 @@ def test_estimates_are_kept_at_milestones(store: Store, kimi: Status) -> None:
     assert len(store.estimates()) == 7
 
 
+def test_what_was_foretold_of_a_phase_before_it_began_is_kept_once(
+    store: Store, kimi: Status
+) -> None:
+    pending = PhaseStatus(name="train", state="pending", eta_s=(1.0, 2.0, 3.0))
+    for t in (1.0, 2.0):
+        Estimates(store).look(at(kimi, t, phases=(pending,)))
+    Estimates(store).look(at(kimi, 3.0, phases=(running(1, name="train"),)))
+    assert [(e.at, e.attempt) for e in store.estimates()] == [(1.0, 0), (3.0, 1)]
+
+
 @given(st.floats(0, 1))
 def test_a_milestone_is_reached_never_ahead(share: float) -> None:
     found = milestone(share)
@@ -149,6 +159,12 @@ def test_a_milestone_is_reached_never_ahead(share: float) -> None:
 )
 def test_an_order_in_a_few_words(verb: str, args: dict[str, object], text: str) -> None:
     assert order_text(verb, args) == text
+
+
+def test_whatever_pauses_is_marked_as_a_pause() -> None:
+    assert mark_kind("undo", "hold", "no") == "resume"
+    assert mark_kind("undo", "no", "drain") == "pause"
+    assert mark_kind("undo", "no", "no") == "undo" and mark_kind("cap", "hold", "hold") == "cap"
 
 
 def test_a_long_order_is_cut() -> None:

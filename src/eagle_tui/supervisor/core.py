@@ -16,6 +16,7 @@ from eagle_tui import __version__, series
 from eagle_tui.clock import Clock
 from eagle_tui.config import RunConfig
 from eagle_tui.history import Recorder
+from eagle_tui.notifier import Notifier
 from eagle_tui.protocol import History, HostStatus, Severity, Status
 from eagle_tui.rundir import atomic
 from eagle_tui.rundir.paths import RunDir
@@ -26,7 +27,6 @@ from eagle_tui.supervisor.board import Board
 from eagle_tui.supervisor.estimates import Estimates
 from eagle_tui.supervisor.gpu_owners import Owners
 from eagle_tui.supervisor.moments import LONGEST
-from eagle_tui.supervisor.notifier import Notifier
 from eagle_tui.supervisor.orders import Orders
 from eagle_tui.supervisor.server.context import Context
 from eagle_tui.supervisor.server.managed import ManagedServer

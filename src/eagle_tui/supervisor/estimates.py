@@ -20,28 +20,41 @@ def milestone(share: float) -> float:
 
 
 class Estimates:
-    """Looks at each snapshot; a supervisor that died goes on where it was."""
+    """Looks at each snapshot; a supervisor that died goes on where it was. Of a phase that has not
+    begun, the first estimate is kept."""
 
     def __init__(self, store: Past) -> None:
         self._store = store
-        self._reached = {e.phase: share_of(e.done, e.total) for e in store.estimates()}
+        kept = store.estimates()
+        self._reached = {e.phase: share_of(e.done, e.total) for e in kept if e.attempt}
+        self._foretold = {e.phase for e in kept if not e.attempt}
 
     def look(self, status: Status) -> None:
         """Keep the estimates that are due."""
         for phase in status.phases:
-            if phase.state == "running" and phase.eta_s is not None and self._due(phase):
+            if phase.eta_s is None:
+                continue
+            ahead = phase.state == "pending" and not phase.attempt
+            if ahead and phase.name not in self._foretold:
+                self._foretold.add(phase.name)
+                self._keep(phase, status.at)
+            elif phase.state == "running" and self._due(phase):
                 self._reached[phase.name] = share_of(phase.done, phase.total)
-                self._store.add_estimate(
-                    Estimate(
-                        phase=phase.name,
-                        at=status.at,
-                        attempt=phase.attempt,
-                        elapsed_s=phase.elapsed_s,
-                        done=phase.done,
-                        total=phase.total,
-                        eta_s=phase.eta_s,
-                    )
-                )
+                self._keep(phase, status.at)
+
+    def _keep(self, phase: PhaseStatus, at: float) -> None:
+        assert phase.eta_s is not None
+        self._store.add_estimate(
+            Estimate(
+                phase=phase.name,
+                at=at,
+                attempt=phase.attempt,
+                elapsed_s=phase.elapsed_s,
+                done=phase.done,
+                total=phase.total,
+                eta_s=phase.eta_s,
+            )
+        )
 
     def _due(self, phase: PhaseStatus) -> bool:
         before = self._reached.get(phase.name)

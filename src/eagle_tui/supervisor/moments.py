@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-MARKED = frozenset({"pause", "resume", "cap", "concurrency", "skip", "order", "advance"})
+MARKED = frozenset({"pause", "resume", "cap", "concurrency", "skip", "order", "advance", "undo"})
 """Orders that change what a chart shows. A retune makes its own mark, when it takes effect."""
 LONGEST = 80
+
+
+def mark_kind(verb: str, pause_before: str, pause_after: str) -> str:
+    """The kind of an order's mark: whatever pauses or resumes counts as that, also an undo."""
+    if (pause_before == "no") != (pause_after == "no"):
+        return "resume" if pause_after == "no" else "pause"
+    return verb
 
 
 def order_text(verb: str, args: dict[str, Any]) -> str:

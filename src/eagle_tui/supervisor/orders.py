@@ -11,7 +11,7 @@ from eagle_tui.rundir import accepted, flags
 from eagle_tui.supervisor import commands, undo
 from eagle_tui.supervisor.board import Board
 from eagle_tui.supervisor.launches import Retune
-from eagle_tui.supervisor.moments import MARKED, order_text
+from eagle_tui.supervisor.moments import MARKED, mark_kind, order_text
 from eagle_tui.supervisor.store import StoredCommand
 from eagle_tui.supervisor.undo import Earlier
 
@@ -161,6 +161,9 @@ class Orders:
             board.store.note(status.id, change.sentence, changed, undo.words(changed, board.config))
             for order in change.retunes:
                 board.store.servers.add_retune(status.id, order, wall)
+            if status.verb in MARKED:
+                kind = mark_kind(status.verb, board.desired.pause, change.desired.pause)
+                board.store.mark(wall, kind, order_text(status.verb, status.args))
 
         board.store.accept(status.id, change.desired, wall, todo, also)
         board.desired = change.desired
@@ -168,8 +171,6 @@ class Orders:
             board.retunes.reload()
         self.carry_out_todo()
         board.say("info", "operator", f"{status.verb}: {change.sentence}")
-        if status.verb in MARKED:
-            board.store.mark(wall, status.verb, order_text(status.verb, status.args))
         board.publish()
 
     def _reload(self) -> None:
