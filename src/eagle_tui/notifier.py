@@ -12,7 +12,7 @@ import json
 import os
 import signal
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -96,27 +96,11 @@ class Notifier:
         self._wake.clear()
         if not self._waiting:
             return
-        body = self._body(list(self._waiting))
+        body = message(self._about, list(self._waiting), self._clock.wall())
         self._waiting.clear()
         settings = self._settings()
-        if settings.command:
-            self._settle("command", await self._command(settings, body))
-        if settings.url is not None:
-            self._settle("url", await self._post(settings.url, settings.timeout_s, body))
-
-    def _body(self, found: list[Notice]) -> dict[str, Any]:
-        name = self._about.get("name", "")
-        return {
-            "schema": SCHEMA,
-            "at": self._clock.wall(),
-            "host": os.uname().nodename,
-            "run": self._about,
-            "text": visible(f"{name}: " + "; ".join(n.text for n in found)),
-            "notices": [
-                {"kind": n.kind, "severity": n.severity, "subject": n.subject, "text": n.text}
-                for n in found
-            ],
-        }
+        for what, problem in (await send(self._run, settings, body)).items():
+            self._settle(what, problem)
 
     def _settle(self, what: str, problem: str) -> None:
         """Say once that it fails, and once that it works again."""
@@ -128,48 +112,76 @@ class Notifier:
             self._failing.discard(what)
             self._say("info", "notify", f"[notify] {what} works again")
 
-    async def _command(self, settings: NotifySection, body: dict[str, Any]) -> str:
-        """Run the hook; gives what went wrong, or an empty text."""
-        log = self._run.logs / "notify.log"
-        try:
-            log.parent.mkdir(parents=True, exist_ok=True)
-            with log.open("wb") as out:
-                child = await asyncio.create_subprocess_exec(
-                    *settings.command,
-                    stdin=asyncio.subprocess.PIPE,
-                    stdout=out,
-                    stderr=out,
-                    cwd=self._run.root,
-                    start_new_session=True,
-                )
-        except OSError as error:
-            return f"{settings.command[0]!r} cannot be started: {error.strerror}"
-        try:
-            async with asyncio.timeout(settings.timeout_s):
-                await child.communicate(json.dumps(body).encode())
-        except TimeoutError:
-            return f"{settings.command[0]!r} did not end within {settings.timeout_s:g} s"
-        finally:
-            if child.returncode is None:
-                await _kill(child)
-        if child.returncode:
-            return f"{settings.command[0]!r} ended with exit code {child.returncode}; see {log}"
-        return ""
 
-    async def _post(self, url: str, timeout_s: float, body: dict[str, Any]) -> str:
-        """Post to the address; gives what went wrong. The address may hold a secret, so only its
-        host is named."""
-        host = urlsplit(url).hostname
-        try:
-            async with asyncio.timeout(timeout_s), httpx.AsyncClient(timeout=timeout_s) as client:
-                answer = await client.post(url, json=body)
-        except TimeoutError:
-            return f"{host} did not answer within {timeout_s:g} s"
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            return f"{host} cannot be reached ({type(error).__name__})"
-        if answer.status_code >= 400:
-            return f"{host} answers {answer.status_code}"
-        return ""
+def message(about: Mapping[str, Any], found: Sequence[Notice], at: float) -> dict[str, Any]:
+    """What is sent (docs/status.md); `about` is name, dir and target of the run."""
+    return {
+        "schema": SCHEMA,
+        "at": at,
+        "host": os.uname().nodename,
+        "run": dict(about),
+        "text": visible(f"{about.get('name', '')}: " + "; ".join(n.text for n in found)),
+        "notices": [
+            {"kind": n.kind, "severity": n.severity, "subject": n.subject, "text": n.text}
+            for n in found
+        ],
+    }
+
+
+async def send(run: RunDir, settings: NotifySection, body: dict[str, Any]) -> dict[str, str]:
+    """Send a message every way that is set; gives what went wrong by `command` and `url`, an empty
+    text where nothing did."""
+    found: dict[str, str] = {}
+    if settings.command:
+        found["command"] = await _start(run, settings, body)
+    if settings.url is not None:
+        found["url"] = await _post(settings.url, settings.timeout_s, body)
+    return found
+
+
+async def _start(run: RunDir, settings: NotifySection, body: dict[str, Any]) -> str:
+    """Run the hook; gives what went wrong, or an empty text."""
+    log = run.logs / "notify.log"
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("wb") as out:
+            child = await asyncio.create_subprocess_exec(
+                *settings.command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=out,
+                stderr=out,
+                cwd=run.root,
+                start_new_session=True,
+            )
+    except OSError as error:
+        return f"{settings.command[0]!r} cannot be started: {error.strerror}"
+    try:
+        async with asyncio.timeout(settings.timeout_s):
+            await child.communicate(json.dumps(body).encode())
+    except TimeoutError:
+        return f"{settings.command[0]!r} did not end within {settings.timeout_s:g} s"
+    finally:
+        if child.returncode is None:
+            await _kill(child)
+    if child.returncode:
+        return f"{settings.command[0]!r} ended with exit code {child.returncode}; see {log}"
+    return ""
+
+
+async def _post(url: str, timeout_s: float, body: dict[str, Any]) -> str:
+    """Post to the address; gives what went wrong. The address may hold a secret, so only its host
+    is named."""
+    host = urlsplit(url).hostname
+    try:
+        async with asyncio.timeout(timeout_s), httpx.AsyncClient(timeout=timeout_s) as client:
+            answer = await client.post(url, json=body)
+    except TimeoutError:
+        return f"{host} did not answer within {timeout_s:g} s"
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return f"{host} cannot be reached ({type(error).__name__})"
+    if answer.status_code >= 400:
+        return f"{host} answers {answer.status_code}"
+    return ""
 
 
 async def _kill(child: asyncio.subprocess.Process) -> None:

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 import pytest
 
+from eagle_tui.cli import main as cli
 from eagle_tui.clock import ManualClock
 from eagle_tui.config import notify as notify_config
 from eagle_tui.config.notify import NotifySection
@@ -270,3 +271,30 @@ def test_neither_is_used_unless_wanted() -> None:
     eye.show(DONE)
     eye.restore()
     assert out == []
+
+
+def test_the_command_line_tries_it_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(*words: str) -> int:
+        with pytest.raises(SystemExit) as ended:
+            cli.main(list(words))
+        assert isinstance(ended.value.code, int)
+        return ended.value.code
+
+    root = tmp_path / "run"
+    assert run("init", str(root)) == 0
+    assert run("notify", str(root)) == 2
+    assert "neither command nor url" in capsys.readouterr().err
+    config = root / "run.toml"
+    plain = config.read_text()
+    config.write_text(f"{plain}\n[notify]\ncommand = {json.dumps(WRITE)}\n")
+    assert run("notify", str(root)) == 0
+    assert capsys.readouterr().out == "command: sent\n"
+    assert "this is a test" in json.loads((root / "got").read_text())["text"]
+    config.write_text(f'{plain}\n[notify]\ncommand = ["./hook"]\n')
+    assert run("notify", str(root)) == 1
+    assert "'./hook' cannot be started" in capsys.readouterr().out
+    assert run("check", str(root)) == 2
+    assert "notify.command: there is no program './hook'" in capsys.readouterr().err
+    (root / "hook").write_text("#!/bin/sh\nexit 0\n")
+    (root / "hook").chmod(0o755)
+    assert run("check", str(root)) == 0 and run("notify", str(root)) == 0

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from eagle_tui import __version__
-from eagle_tui.cli import doctor, follow, launches, make, screen, verbs, welcome
+from eagle_tui.cli import doctor, follow, launches, make, notify, screen, verbs, welcome
 from eagle_tui.cli.common import Exit
 from eagle_tui.client import Down, NotARun, StartFailed
 from eagle_tui.client_api import ClientError
@@ -39,7 +39,7 @@ def cli(context: click.Context) -> None:
             click.echo(visible(line))
 
 
-for part in (make, screen, follow, launches, doctor, verbs):
+for part in (make, screen, follow, launches, notify, doctor, verbs):
     for command in part.COMMANDS:
         cli.add_command(command)
 

@@ -27,8 +27,16 @@ def missing(config: RunConfig, run: RunDir) -> list[str]:
             found.append(
                 f"server {server.name}: command: there is no program {server.command[0]!r}"
             )
+    hook = config.notify.command
+    if hook and not _program(hook[0], run):
+        found.append(f"notify.command: there is no program {hook[0]!r}")
     for dataset in config.dataset:
         path = source_path(run, dataset)
         if path is not None and not path.exists():
             found.append(f"dataset {dataset.name}: source: there is no file {path}")
     return found
+
+
+def _program(name: str, run: RunDir) -> bool:
+    """Whether that can be started in the run directory."""
+    return shutil.which(str(run.root / name) if "/" in name else name) is not None
