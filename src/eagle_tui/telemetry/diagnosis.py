@@ -69,7 +69,7 @@ RULES: tuple[Rule, ...] = (
         r"^eagle-tui engine: (?P<what>.+)",
         "the embedded engine cannot start as it is asked to: {what}",
         "correct what it names: `target.model`, or `[server.flags]` in run.toml",
-        "`eagle-tui engine:`",
+        "a line of the embedded engine itself, exit code 2",
         permanent=True,
     ),
     _rule(
