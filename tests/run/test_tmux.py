@@ -113,7 +113,7 @@ def test_an_operators_hour(new_run: Callable[..., Run], tmux: Tmux) -> None:
 
     # A cap for the second dataset, typed into the dialog.
     tmux.press("Down", "c")
-    tmux.wait("3 of 7")  # the cursor stood on the dataset that runs
+    tmux.wait("3 of 8")  # the cursor stood on the dataset that runs
     tmux.press("1", "5", "0", "0")
     tmux.wait("prompts left out")
     tmux.press("Enter")
