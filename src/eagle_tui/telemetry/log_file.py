@@ -8,7 +8,7 @@ from pathlib import Path
 
 MAX_LINE = 16_384
 """Bytes of a line that are kept; the rest of a longer one is passed over."""
-READ_MOST = 8 << 20
+READ_MOST = 4 << 20
 """Bytes of one look. When more has come, the older part is passed over."""
 
 

@@ -135,7 +135,7 @@ class ServerLog:
         self._first = self._first and not lines
 
     def _take(self, line: str) -> None:
-        if ACCESS.search(line):
+        if " HTTP/" in line and ACCESS.search(line):
             return
         if self._bar(line):
             return
@@ -147,6 +147,8 @@ class ServerLog:
 
     def _bar(self, line: str) -> bool:
         """Take a progress bar in; whether it was one."""
+        if "| " not in line:
+            return False
         match = None
         for match in BAR.finditer(line):  # noqa: B007 - the newest one is wanted
             pass
