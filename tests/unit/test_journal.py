@@ -68,6 +68,12 @@ def test_pages_hold_all_in_the_order_of_time(kinds: list[str], limit: int) -> No
         if page.done:
             break
     assert found == ["new0", "new1", "new2", "new3"]
+    # The borders of a page are the same from both sides.
+    for page in pages:
+        later = store.journal(JournalQuery(after=page.after, limit=limit), FOR_EVER)
+        again = store.journal(JournalQuery(before=later.before, limit=limit), FOR_EVER)
+        held = [name(e) for e in page.entries]
+        assert not held or [name(e) for e in again.entries][-len(held) :] == held
     store.close()
 
 

@@ -27,7 +27,6 @@ _FROM: dict[Severity, tuple[str, ...]] = {
     "error": ("error",),
 }
 MOST = 1000
-FIRST, LAST = 0, 2**62
 
 _Found = list[tuple[float, int, JournalEntry]]
 
@@ -52,7 +51,8 @@ class Journal:
         limit = min(max(query.limit, 1), MOST)
         newer = query.after is not None and query.before is None
         mark = query.after if newer else query.before
-        start = mark or JournalMark(event=LAST, command=LAST)
+        # Pinned, so that what comes later is never taken for a part of an older page.
+        start = mark or _moved(self._newest(until), 1)
         events = self._events(query, until, start.event, newer, limit)
         commands = self._commands(query, until, start.command, newer, limit)
         merged = _merge(events, commands, newer)[:limit]
@@ -67,8 +67,8 @@ class Journal:
         whole = len(events) < limit and len(commands) < limit
         return JournalPage(
             entries=tuple(entry for _, _, entry in merged),
-            before=start if newer else end,
-            after=end if newer else self._newest(until) if mark is None else start,
+            before=_moved(start, 1) if newer else end,
+            after=end if newer else _moved(start, -1),
             done=whole and len(events) + len(commands) <= limit,
         )
 
@@ -143,6 +143,11 @@ class Journal:
             f"{' AND '.join(where)} ORDER BY {key} {order} LIMIT ?"
         )
         return self._db.execute(sql, (mark, *values, limit)).fetchall()
+
+
+def _moved(mark: JournalMark, by: int) -> JournalMark:
+    """The same place as a mark of the other side: `before` and `after` leave out what they name."""
+    return JournalMark(event=mark.event + by, command=mark.command + by)
 
 
 def command_status(row: sqlite3.Row) -> CommandStatus:

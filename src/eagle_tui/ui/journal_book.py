@@ -90,7 +90,7 @@ class JournalBook:
     def take_newer(self, page: JournalPage) -> None:
         """What came since, or the page after what is held; the oldest may be let go."""
         follow = self.selected >= len(self.entries) - 1 and self.at_newest
-        self._after, self.at_newest = page.after, page.done
+        border, self._after, self.at_newest = self._after, page.after, page.done
         if not page.entries:
             return
         # Few entries at a time would make many pages: they are put to the last one.
@@ -99,11 +99,10 @@ class JournalBook:
             entries = last.entries + page.entries
             self._pages.append(last.model_copy(update={"entries": entries, "after": page.after}))
         else:
-            # The page before is whole up to where this one begins.
-            self._pages += [last.model_copy(update={"after": page.before}), page]
+            self._pages += [last.model_copy(update={"after": border}), page]
         if len(self._pages) > PAGES:
             gone = self._pages.pop(0)
-            self._before, self.at_oldest = gone.after, False
+            self._before, self.at_oldest = self._pages[0].before, False
             self.selected = max(self.selected - len(gone.entries), 0)
         self._flatten()
         if follow:
