@@ -57,6 +57,7 @@ LAYERS: dict[str, set[str]] = {
             "text",
             "series",
             "snapshots",
+            "sglang",
             "report",
             "notices",
             "notifier",

@@ -135,6 +135,14 @@ def test_a_ratio_is_checked_against_the_present_pool() -> None:
     assert said(on) == ["whether the host pools fit in host memory is not known"]
 
 
+def test_the_weights_must_fit_under_the_fraction() -> None:
+    host = HostFacts(weight_share=0.62)
+    assert fatal({"mem-fraction-static": "0.7"}, host=host) == []
+    assert "the weights alone take 0.620" in fatal({"mem-fraction-static": "0.6"}, host=host)[0]
+    argv = (*ARGV, "--mem-fraction-static", "0.6")
+    assert fatal({"schedule-policy": "lpm"}, argv, host=host) == [], "it is not what is changed"
+
+
 def test_on_the_cpu_there_is_no_hierarchical_cache() -> None:
     argv = (*ARGV, "--device", "cpu")
     assert "needs a GPU" in fatal({"enable-hierarchical-cache": "true"}, argv)[0]

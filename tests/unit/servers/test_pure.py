@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,7 +11,7 @@ from eagle_tui.protocol import GpuStatus
 from eagle_tui.supervisor.phases import Deaths
 from eagle_tui.supervisor.server import memory
 from eagle_tui.supervisor.server.hang import HangWatch
-from eagle_tui.supervisor.server.resolved import parse
+from eagle_tui.supervisor.server.resolved import footprint, parse
 from eagle_tui.supervisor.server.restart import verdict
 from eagle_tui.telemetry.diagnosis import Diagnosis
 from eagle_tui.text import redact
@@ -99,3 +100,18 @@ def test_keys_are_not_saved() -> None:
         "max-total-num-tokens": "9",
     }
     assert found.pool == 9
+
+
+@pytest.mark.parametrize("version", ["0.5.17", "0.5.23"])
+def test_what_a_server_holds_by_its_own_account(version: str) -> None:
+    recorded = {"0.5.17": (0.286, 0.352, 16.877), "0.5.23": (0.257, 0.352, 18.081)}
+    weight, kv, left = recorded[version]
+    graph = {"prefill": 0.0, "decode": 0.5}
+    use = {"weight": weight, "kvcache": kv, "startup_available": left, "graph": graph}
+    info = {"internal_states": [{"memory_usage": use}, {"memory_usage": {**use, "weight": 0.1}}]}
+    found = footprint(info)
+    assert found is not None
+    assert found.weights == int(weight * 2**30) and found.kv == int(kv * 2**30)
+    assert found.free_before == pytest.approx((weight + kv + left + 0.5) * 2**30, abs=2)
+    for nothing in ({}, {"internal_states": [{"memory_usage": {"weight": 1}}, 3]}):
+        assert footprint(nothing) is None

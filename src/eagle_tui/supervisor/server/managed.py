@@ -48,6 +48,7 @@ class ManagedServer:
         self.url: str | None = section.url
         self.settings: Mapping[str, str] = {}
         """What is in force by the server's own account, by name of the flag."""
+        self.footprint: resolved.Footprint | None = None
         self.plan = Plan()
         """With what it was last launched."""
         self._handle: Handle | None = None
@@ -287,7 +288,7 @@ class ManagedServer:
     async def _ask(self, watch: Watch) -> str:
         """Learn with what it came up; gives the size of its pool, as the end of a sentence."""
         found = await watch.resolved()
-        self._asked, self.settings = True, found.flags
+        self._asked, self.settings, self.footprint = True, found.flags, found.footprint
         if found.pool is None:
             return ""
         if self._handle is not None:

@@ -12,6 +12,7 @@ import httpx
 
 from eagle_tui.config.command import command_line
 from eagle_tui.config.model import RunConfig, ServerSection
+from eagle_tui.sglang import number
 from eagle_tui.supervisor import launch
 from eagle_tui.supervisor.server.context import Plan
 from eagle_tui.supervisor.tuning.arguments import apply
@@ -48,6 +49,16 @@ def environment(section: ServerSection) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
+class Footprint:
+    """Bytes on the fullest of its GPUs."""
+
+    weights: int
+    kv: int
+    free_before: int
+    """Free before it loaded anything: weights and KV pool are a share of this."""
+
+
+@dataclass(frozen=True)
 class Resolved:
     """With what a server came up, by its own account."""
 
@@ -55,6 +66,8 @@ class Resolved:
     """Its arguments, by name of the flag; without keys and what is no plain value."""
     pool: int | None
     """Tokens in its KV pool; None: it does not say."""
+    footprint: Footprint | None = None
+    """None: it does not say."""
 
 
 async def read(http: httpx.AsyncClient, url: str, key: str | None) -> Resolved:
@@ -78,4 +91,20 @@ def parse(info: Mapping[str, Any]) -> Resolved:
         elif isinstance(value, int | float | str) and "key" not in name:
             found[name.replace("_", "-")] = visible(str(value))[:200]
     pool = info.get("max_total_num_tokens")
-    return Resolved(found, pool if isinstance(pool, int) else None)
+    return Resolved(found, pool if isinstance(pool, int) else None, footprint(info))
+
+
+def footprint(info: Mapping[str, Any]) -> Footprint | None:
+    """What its ranks say of their memory (GB of 2^30 bytes), of the one that holds most."""
+    ranks = info.get("internal_states")
+    found = []
+    for rank in ranks if isinstance(ranks, list) else ():
+        use = rank.get("memory_usage") if isinstance(rank, dict) else None
+        if not isinstance(use, dict) or use.get("startup_available") is None:
+            continue
+        graph = use.get("graph")
+        graphs = sum(map(number, graph.values())) if isinstance(graph, dict) else number(graph)
+        weights, kv = number(use.get("weight")), number(use.get("kvcache"))
+        before = weights + kv + graphs + number(use["startup_available"])
+        found.append(Footprint(*(int(gb * 2**30) for gb in (weights, kv, before))))
+    return max(found, key=lambda f: f.weights + f.kv, default=None)

@@ -67,6 +67,8 @@ class HostFacts:
     """A server with the present command line runs, and gives its host pools back when stopped."""
     kv_bytes: int | None = None
     """Bytes of the present KV pool on one GPU."""
+    weight_share: float | None = None
+    """Share of the free GPU memory that the weights alone take."""
     servers: int = 1
     """Servers on this host that get these settings."""
 
@@ -225,6 +227,7 @@ def _together(
     changed = {main_name(k, flags): k for k in changes}
     before, line = _Line(argv, flags), _Line(apply(argv, changes, flags), flags)
     yield from _batch(changed, line)
+    yield from _weights(changed, line, host)
     if line.on("enable-hierarchical-cache"):
         yield from _hicache(changed, before, line, host)
     else:
@@ -232,6 +235,18 @@ def _together(
             if name in changed and line.on(name):
                 sentence = f"{name} does nothing while enable-hierarchical-cache is off"
                 yield Problem(changed[name], sentence, fatal=False)
+
+
+def _weights(changed: Mapping[str, str], line: _Line, host: HostFacts) -> Iterator[Problem]:
+    """mem-fraction-static is a share for the weights *and* the pool."""
+    name = "mem-fraction-static"
+    share = line.number(name, default=1.0)
+    if name in changed and host.weight_share is not None and share <= host.weight_share:
+        sentence = (
+            f"{name} {share:g} leaves no memory for the KV pool: the weights alone take "
+            f"{host.weight_share:.3f} of it"
+        )
+        yield Problem(changed[name], sentence)
 
 
 def _batch(changed: Mapping[str, str], line: _Line) -> Iterator[Problem]:

@@ -20,6 +20,18 @@ if TYPE_CHECKING:
 ELSEWHERE = "somebody else runs it: its settings are changed where it is started"
 
 
+def host_facts(server: ManagedServer) -> HostFacts:
+    """What is known of the machine, and of the memory that the server needs."""
+    held = server.footprint
+    share = held.weights / held.free_before if held and held.free_before else None
+    return HostFacts(
+        memory().free,
+        running=not server.idle,
+        kv_bytes=held.kv if held else None,
+        weight_share=share,
+    )
+
+
 class RetuneRun:
     """The board, as changes of settings see it."""
 
@@ -43,7 +55,7 @@ class RetuneRun:
             tuned=self.tuned(section.name),
             in_force=server.settings,
             flags=flags,
-            host=HostFacts(memory().free, running=not server.idle),
+            host=host_facts(server),
             refusal=refusal,
             last_start_s=board.store.servers.last_start_s(section.name, ""),
         )
