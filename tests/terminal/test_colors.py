@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from .rig import SCENES, screen
+from .rig import PLAIN, SCENES, plain, screen
 
 COLORED = f"""
 import sys
@@ -66,3 +66,30 @@ def test_the_mouse_is_asked_for_only_when_wanted(mouse: str) -> None:
         shown.read(0.5)
         modes = re.findall(rb"\x1b\[\?(1000|1002|1003|1006|1015|1016)h", shown.seen)
         assert bool(modes) == (mouse == "mouse")
+
+
+ASCII = (
+    PLAIN.replace("keys_file=", 'glyphs_mode="ascii", keys_file=')
+    + """
+begin = app.start
+def told():
+    begin()
+    app.notify("a note", markup=False)
+    app.notify("a fault", severity="error", markup=False)
+app.start = told
+app.run()
+"""
+)
+
+
+def test_in_ascii_nothing_else_is_drawn() -> None:
+    """Not on any screen, nor in dialogs, notes and the palette. What others wrote may hold more."""
+    foreign = set((SCENES / "kimi.json").read_text()) - set("→–…·°")
+    with screen(ASCII, size=(130, 45)) as shown:
+        keys = (b"2", b"3", b"4", b"5", b"6", b"7", b"8", b"1", b"?", b"q", b"c", b"\x1b", b"\x10")
+        for key in (*keys, b"\x1b[B", b"\x1b"):
+            shown.press(key)
+            shown.read(0.3)
+        drawn = plain(shown.seen).decode("utf-8", "replace")
+        assert {character for character in drawn if not character.isascii()} <= foreign
+        assert "+-" in drawn, "frames are drawn all the same"

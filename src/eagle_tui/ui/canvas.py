@@ -16,7 +16,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from eagle_tui.ui.glyphs import Glyphs
+from eagle_tui.ui.glyphs import Glyphs, ascii_text
 from eagle_tui.ui.palette import Palette
 from eagle_tui.ui.wrap import safe_line
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from eagle_tui.ui.app import EagleApp
 
 Line = Sequence[Segment]
-
-_TO_ASCII = str.maketrans("–→≤…·°←↑↓", "-><~. <^v")
 
 
 def fit(text: str, width: int, ellipsis: str = "…") -> str:
@@ -147,7 +145,7 @@ class Canvas(Widget):
 
 def _plain(line: Line) -> Line:
     """The line with our own punctuation as ASCII; foreign text keeps its letters."""
-    return [Segment(segment.text.translate(_TO_ASCII), segment.style) for segment in line]
+    return [Segment(ascii_text(segment.text), segment.style) for segment in line]
 
 
 def changed_span(before: Strip, after: Strip) -> list[tuple[int, int]]:

@@ -58,3 +58,11 @@ def glyph_set(mode: GlyphMode, colors: bool = True) -> Glyphs:
         return Glyphs(mode, "=", "", "-", ">", ">", "~", "+", "-", "-", ":")
     track = "━" if colors else "·"
     return Glyphs(mode, "━", "╸", track, "→", "▸", "…", "▸", "▾", "─", "┊")
+
+
+_TO_ASCII = str.maketrans("–→≤…·°←↑↓±×", "-><~. <^v~x")
+
+
+def ascii_text(text: str) -> str:
+    """Our own words with ASCII punctuation; what others wrote keeps its letters."""
+    return text.translate(_TO_ASCII)

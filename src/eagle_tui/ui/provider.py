@@ -10,6 +10,7 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.types import IgnoreReturnCallbackType
 
 from eagle_tui.actions import ACTIONS
+from eagle_tui.ui.glyphs import ascii_text
 from eagle_tui.ui.keys import key_text
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ class ActionProvider(Provider):
                 continue
             own = app.keymap.of(action).key
             key = f"  ({key_text(own)})" if own else ""
-            yield f"{action.label}{key}", action.help, partial(app.act, action.id)
+            help_text = ascii_text(action.help) if app.glyphs.mode == "ascii" else action.help
+            yield f"{action.label}{key}", help_text, partial(app.act, action.id)
         for name in app.theme_names:
             yield f"Theme {name}", "Change the colours.", partial(app.set_theme, name)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from textual import events
 from textual.app import App
+from textual.command import CommandPalette
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import LineFilter, NoColor
@@ -131,6 +132,11 @@ class TerminalApp(App[None], inherit_bindings=False):
             self.mutate_reactive(App.theme)
 
     # Keys
+
+    def action_command_palette(self) -> None:
+        """Textual's palette, with our own hint in its field."""
+        if not isinstance(self.screen, CommandPalette):
+            self.push_screen(CommandPalette(placeholder="An action, or a theme"))
 
     async def on_event(self, event: events.Event) -> None:
         """As Textual does, but keys one after the other."""
