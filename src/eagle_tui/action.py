@@ -45,6 +45,8 @@ class Action:
     """How long the command line waits by itself until it is in effect."""
     screens: tuple[str, ...] = ()
     """Names of the screens on which its key acts; empty: on every one."""
+    footer_of: tuple[str, ...] = ()
+    """Screens in whose footer it stands although `footer` is false."""
     opens: str = ""
     """Name of the screen that it opens."""
     more_keys: tuple[str, ...] = ()

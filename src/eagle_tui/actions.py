@@ -143,6 +143,7 @@ ACTIONS: tuple[Action, ...] = (
         confirm=True,
         footer=False,
         wait_s=7200.0,
+        footer_of=("server",),
     ),
     Action(
         "rerun",
@@ -154,6 +155,7 @@ ACTIONS: tuple[Action, ...] = (
         confirm=True,
         footer=False,
         screens=PHASE_SCREENS,
+        footer_of=("phases",),
     ),
     Action(
         "down",
@@ -201,6 +203,13 @@ ACTIONS: tuple[Action, ...] = (
         key="7",
         opens="events",
         more_keys=("e",),
+    ),
+    Action(
+        "phases",
+        "Phases",
+        "What each phase made from what, how long it took, and how long was estimated.",
+        key="8",
+        opens="phases",
     ),
     Action(
         "next_sample",

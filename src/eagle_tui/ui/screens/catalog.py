@@ -8,6 +8,7 @@ from eagle_tui.ui.screens.events import EventsScreen
 from eagle_tui.ui.screens.gpus import GpusScreen
 from eagle_tui.ui.screens.logs import LogsScreen
 from eagle_tui.ui.screens.overview import OverviewScreen
+from eagle_tui.ui.screens.phases import PhasesScreen
 from eagle_tui.ui.screens.samples import SamplesScreen
 from eagle_tui.ui.screens.server import ServerScreen
 
@@ -21,6 +22,7 @@ SCREENS: dict[str, type[RunScreen]] = {
         GpusScreen,
         LogsScreen,
         EventsScreen,
+        PhasesScreen,
     )
 }
 """By name, in the order of their keys. The first one lies at the bottom of the stack."""

@@ -52,7 +52,7 @@ def footer_actions(
     found = [
         action
         for action in actions_on(screen, mode)
-        if action.footer
+        if (action.footer or screen in action.footer_of)
         and action.key
         and not action.opens
         and action.id not in hidden
