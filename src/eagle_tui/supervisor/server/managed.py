@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -47,8 +48,8 @@ class ManagedServer:
         self.remedy = ""
         self.url: str | None = section.url
         self.settings: Mapping[str, str] = {}
-        """What is in force by the server's own account, by name of the flag."""
         self.footprint: resolved.Footprint | None = None
+        """What is in force by the server's own account, by name of the flag."""
         self.plan = Plan()
         """With what it was last launched."""
         self._handle: Handle | None = None
@@ -380,10 +381,11 @@ class ManagedServer:
             self._say("warning", note)
         if not self._crashed:
             ended = closing.ended or Exit(None, None)
-            words = "; ".join((ended.words(), *closing.notes))
-            self._record("stopped", words, ended)
+            # Newer servers end by the very signal that they were asked with.
+            words = "ended by SIGINT" if ended.signal == signal.SIGINT else ended.words()
+            self._record("stopped", "; ".join((words, *closing.notes)), ended)
             self.state, self.reason = "stopped", ""
-            self._say("info", f"stopped ({ended.words()})")
+            self._say("info", f"stopped ({words})")
         self._handle = self._watch = self._closing = None
         self._crashed = False
 

@@ -19,6 +19,7 @@ from eagle_tui.ui.frame import Frame
 from eagle_tui.ui.journal import command_text
 from eagle_tui.ui.screens.dialog import ActionDialog
 from eagle_tui.ui.screens.help import HelpScreen
+from eagle_tui.ui.screens.retune import RetuneDialog
 from eagle_tui.ui.widgets.alert import AlertLine
 from eagle_tui.ui.widgets.footer import KeyFooter
 from eagle_tui.ui.widgets.header import Header
@@ -61,6 +62,10 @@ def keys_of(screen: str) -> list[BindingType]:
         if free:
             bound.append(Binding(",".join(free), move.action, show=False))
     return bound
+
+
+DIALOGS: dict[str, type[ActionDialog]] = {"retune": RetuneDialog}
+"""Actions whose dialog is more than their parameters."""
 
 
 class RunScreen(Screen[None]):
@@ -201,7 +206,8 @@ class RunScreen(Screen[None]):
         """Give an order: at once, or by its dialog when there is something to ask."""
         if action.params or action.confirm:
             status = self.eagle.frame.status if self.eagle.frame else None
-            self.app.push_screen(ActionDialog(action, status, self.selected_dataset()))
+            dialog = DIALOGS.get(action.id, ActionDialog)
+            self.app.push_screen(dialog(action, status, self.selected_dataset()))
         else:
             assert action.verb is not None
             self.run_worker(self._send(action.verb), group="command", exit_on_error=False)

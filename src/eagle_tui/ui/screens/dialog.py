@@ -25,7 +25,6 @@ from eagle_tui.ui.facts import default_phase, facts
 from eagle_tui.ui.widgets.fields import (
     Changed,
     ChoiceField,
-    Field,
     FieldError,
     Left,
     Submitted,
@@ -33,6 +32,7 @@ from eagle_tui.ui.widgets.fields import (
     TextField,
     field_values,
 )
+from eagle_tui.ui.widgets.settings import SettingsField
 from eagle_tui.ui.wrap import wrap
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ PREVIEW_AFTER_S = 0.2
 READ_S = 0.6
 """How long a warning must have been in sight before Enter is an answer to it."""
 _TEXT_ROWS = 5
+Field = ChoiceField | SwitchField | TextField | SettingsField
 
 
 class Words(Canvas):
@@ -105,9 +106,13 @@ class ActionDialog(ModalScreen[None]):
         with Vertical(id="box"):
             yield Words("about", self._action.help)
             yield Words("now")
-            yield from self._fields
+            yield from self.fields()
             yield Words("preview")
             yield Words("keys", self._keys())
+
+    def fields(self) -> ComposeResult:
+        """What stands between the facts and the preview."""
+        yield from self._fields
 
     def on_mount(self) -> None:
         self.query_one("#box").border_title = self._action.label
@@ -136,7 +141,7 @@ class ActionDialog(ModalScreen[None]):
         """Nothing but what the dialog chose itself stands in the fields, though there is something
         to type: a refusal of that would only be noise."""
         theirs = [field for field in self._fields if not isinstance(field, ChoiceField)]
-        to_type = any(isinstance(field, TextField) for field in theirs)
+        to_type = any(isinstance(field, TextField | SettingsField) for field in theirs)
         if not to_type or any(field.param.name in args for field in theirs):
             return False
         self._say("", "muted")
@@ -246,5 +251,5 @@ class ActionDialog(ModalScreen[None]):
 
     def _keys(self) -> str:
         move = "Tab next field   " if len(self._fields) > 1 else ""
-        typed = any(field.param.type in ("datasets", "text") for field in self._fields)
+        typed = any(field.param.type in ("datasets", "text", "settings") for field in self._fields)
         return f"{move}Enter{'' if typed else ' or y'} do it   Esc{'' if typed else ' or q'} leave"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from textual import events
 from textual.app import ComposeResult
@@ -196,7 +196,14 @@ class FieldLabel(Canvas):
         yield Pen().cell(self._label, width, style).segments
 
 
-Field = ChoiceField | SwitchField | TextField
+class Field(Protocol):
+    """A field of a dialog."""
+
+    param: Param
+
+    def value(self) -> Any:
+        """What stands in it; None for nothing. Raises FieldError."""
+        ...
 
 
 def field_values(fields: Iterable[Field]) -> dict[str, Any]:
