@@ -93,8 +93,7 @@ def open_rows(config: RunConfig, run: RunDir, target: TargetWeights, ranks: Rank
         train, val = _table(config, window), _table(config, held_out)
         return Rows(train, val, layers, window=window, metadata=metadata)
     teacher = LiveTarget.load(config, run, layers, int(os.environ.get("LOCAL_RANK", "0")))
-    path = run.phase("train") / f"quarantine-{ranks.rank:04d}.jsonl"
-    away = Away(path, config.extract.max_bad_fraction)
+    away = _away(config, run, manifest.fingerprint([made.inputs, told]), ranks)
 
     def live(split: Split) -> Table:
         return _table(config, LiveRows(run, split, samples, vocabulary, teacher, away))
@@ -103,6 +102,18 @@ def open_rows(config: RunConfig, run: RunDir, target: TargetWeights, ranks: Rank
     away.rows = len(train) + len(val)
     away.check()
     return Rows(train, val, layers, away=away)
+
+
+def _away(config: RunConfig, run: RunDir, key: str, ranks: Ranks) -> Away:
+    """Where this rank puts rows away. What was put away with other settings does not count."""
+    root = run.phase("train")
+    if ranks.first:
+        for path in root.glob("quarantine-*.jsonl"):
+            if not path.name.startswith(f"quarantine-{key}-"):
+                path.unlink()
+    ranks.barrier()
+    path = root / f"quarantine-{key}-{ranks.rank:04d}.jsonl"
+    return Away(path, config.extract.max_bad_fraction)
 
 
 def _table(config: RunConfig, source: Source) -> Table:

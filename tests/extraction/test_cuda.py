@@ -9,6 +9,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from eagle_tui.pipeline.extraction.target import Capture
+from eagle_tui.pipeline.hidden import HiddenRow
+from eagle_tui.pipeline.training.teacher import LiveTarget
 
 from .test_extract import stored, worst
 from .world import make_rows, make_target, make_world
@@ -41,3 +43,20 @@ def test_what_is_stored_from_a_gpu_is_what_is_stored_from_a_cpu(tmp_path: Path) 
     for name, row in wanted.items():
         assert worst(found[name].aux, row.aux) < 1e-3, name
         assert worst(found[name].last, row.last) < 1e-3, name
+
+
+def test_the_target_beside_the_training_gives_whole_states(tmp_path: Path) -> None:
+    """On a stream of its own; they are there when they are handed over."""
+    place = make_target(tmp_path / "model", hidden=256)
+    model = AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32).eval()
+    rows = list(make_rows(32, seed=1).values())
+    here = LiveTarget(model, (2, 4, 5), "float32", 300)
+    with here.making():
+        wanted = here.states(rows)
+    there = LiveTarget(model.cuda(), (2, 4, 5), "float32", 300)
+    for _ in range(20):
+        with there.making():
+            found = there.states(rows)
+        for one, other in zip(found, wanted, strict=True):
+            assert isinstance(one, HiddenRow) and isinstance(other, HiddenRow)
+            assert one.aux.is_cuda and worst(one.aux.cpu(), other.aux) < 1e-3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -37,12 +38,19 @@ class ExtractSection(Section):
     nproc: int = Field(default=1, ge=1, le=64)
     """Processes (ranks) on this machine; more than one are started by torchrun. While training
     extracts (`rolling`, `online`), its own ranks do."""
-    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:[0-9]{1,2})?)$")
+    device: str = "auto"
     """Where the target runs: `auto`, `cpu`, `cuda`; `cuda:4` gives the ranks the GPUs 4, 5, …"""
     keep_free_bytes: int = Field(default=5 << 30, ge=0)
     """Disk that must stay free; a run that would need it is refused before the first byte."""
     max_bad_fraction: float = Field(default=0.01, ge=0, le=1)
     """Share of rows with NaN or wrong shapes above which the phase fails."""
+
+    @field_validator("device")
+    @classmethod
+    def _known_device(cls, device: str) -> str:
+        if not re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,2})?", device):
+            raise ValueError('give "auto", "cpu", "cuda", or "cuda:N" for the first GPU')
+        return device
 
     @field_validator("layers")
     @classmethod
