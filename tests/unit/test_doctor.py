@@ -178,8 +178,18 @@ def test_packages_that_are_missing_are_named_by_what_needs_them() -> None:
     ],
 )
 def test_gpus_are_asked_in_a_child_that_may_hang(code: str, level: str, words: str) -> None:
-    found = machine.gpus([sys.executable, "-u", "-c", code], wait_s=2.0)
+    found = machine.gpus([[sys.executable, "-u", "-c", code]], wait_s=2.0)
     assert found.level == level and words in found.detail
+
+
+def test_the_next_maker_is_asked_when_the_first_one_has_no_gpus() -> None:
+    def says(body: str) -> list[str]:
+        return [sys.executable, "-c", f"print({body!r})"]
+
+    none = says('{"note": "no NVIDIA driver", "absent": true}')
+    amd = says('{"gpus": [{"index": 0, "name": "MI300X", "mem_total": null, "state": "ok"}]}')
+    assert machine.gpus([none, amd]).detail == "1 × MI300X"
+    assert machine.gpus([none, says('{"note": "no AMD driver"}')]).detail == "no NVIDIA driver"
 
 
 def test_a_run_is_examined_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterable
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -37,6 +38,10 @@ SGLANG_LEAST = (0, 5, 17)
 ASK_S = 60.0
 """Importing a package's metadata is quick, but a cold network disk is not."""
 GPU_S = 15.0
+SAMPLERS = tuple(
+    [sys.executable, "-m", f"eagle_tui.telemetry.{module}"]
+    for module in ("nvml_sampler", "amd_sampler")
+)
 
 
 def machine(where: Path) -> list[Finding]:
@@ -88,11 +93,32 @@ def packages(requires: Iterable[str], installed: Callable[[str], str | None]) ->
     return found
 
 
-def gpus(command: list[str] | None = None, wait_s: float = GPU_S) -> Finding:
-    """What NVML says, asked in a child that may hang. `command` replaces the child."""
-    argv = command or [sys.executable, "-m", "eagle_tui.telemetry.nvml_sampler"]
+def gpus(commands: Iterable[list[str]] = SAMPLERS, wait_s: float = GPU_S) -> Finding:
+    """What the samplers of the GPUs' makers say: the first one that finds any, else what the first
+    one says. Each is a child, which may hang in a driver."""
+    found = [Finding("ok", "GPUs", "none")]
+    for command in commands:
+        line = _first_line(command, wait_s)
+        if not line:
+            words = f"the driver does not answer within {wait_s:.0f} s"
+            found.append(Finding("lack", "GPUs", words))
+            continue
+        try:
+            said = json.loads(line)
+            rows = said.get("gpus")
+            if rows:
+                return _gpus(rows)
+            found.append(Finding("ok", "GPUs", str(said.get("note") or "none")))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            words = f"the sampler's answer cannot be read: {error!r}"
+            found.append(Finding("lack", "GPUs", words))
+    return found[1] if len(found) > 1 else found[0]
+
+
+def _first_line(command: list[str], wait_s: float) -> bytes:
+    """The first line that a child prints; empty when it prints none in time."""
     child = subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
     assert child.stdout is not None
     line = b""
@@ -101,19 +127,15 @@ def gpus(command: list[str] | None = None, wait_s: float = GPU_S) -> Finding:
     child.kill()
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(1.0)  # one that hangs in the driver cannot be killed
-    if not line:
-        return Finding("lack", "GPUs", f"the NVIDIA driver does not answer within {wait_s:.0f} s")
-    try:
-        said = json.loads(line)
-        found = said.get("gpus")
-        if not found:
-            return Finding("ok", "GPUs", str(said.get("note") or "none"))
-        states = [f"{gpu['index']}: {gpu['state']}" for gpu in found if gpu["state"] != "ok"]
-        names = sorted({str(gpu["name"]) for gpu in found})
-        memory = {fmt.size(gpu["mem_total"]) for gpu in found if gpu["mem_total"]}
-    except (ValueError, KeyError, TypeError) as error:
-        return Finding("lack", "GPUs", f"the sampler's answer cannot be read: {error!r}")
-    text = f"{len(found)} × {', '.join(names)}, {' or '.join(sorted(memory))} each"
+    return line
+
+
+def _gpus(rows: list[dict[str, Any]]) -> Finding:
+    states = [f"{gpu['index']}: {gpu['state']}" for gpu in rows if gpu["state"] != "ok"]
+    names = sorted({str(gpu["name"]) for gpu in rows})
+    memory = sorted({fmt.size(gpu["mem_total"]) for gpu in rows if gpu["mem_total"]})
+    each = f", {' or '.join(memory)} each" if memory else ""
+    text = f"{len(rows)} × {', '.join(names)}{each}"
     if states:
         return Finding("lack", "GPUs", f"{text}; {'; '.join(states)}")
     return Finding("ok", "GPUs", text)
