@@ -176,7 +176,7 @@ async def test_a_hang_leaves_evidence_and_ends_in_a_restart(
     await b.until(server, lambda: len(b.pids()) == 2)
     launch = b.store.servers.launches()[0]
     assert launch.outcome == "hung" and "makes no tokens" in launch.reason
-    (evidence,) = (b.root / "logs").glob("hang-one-0001-*.txt")
+    (evidence,) = (b.root / "logs").glob("hang-server-one-0001-*.txt")
     text = evidence.read_text()
     assert f"stacks: dump --nonblocking --pid {b.pids()[0]}" in text
     assert '"num_running_reqs": 3' in text and "scripted.py" in text

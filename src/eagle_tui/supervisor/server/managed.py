@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -326,27 +324,16 @@ class ManagedServer:
         if self._warned:
             return
         self._warned = True
-        reason = self.reason + (await self._save_evidence(watch) if self._handle else "")
+        reason = self.reason
+        if self._handle is not None:
+            headline = f"server {self.section.name}, attempt {self._number}: {reason}"
+            reason += await watch.save_evidence(headline, self._handle)
         self._c.store.mark(self._wall(), "hang", f"{self.section.name} hangs")
         if self._handle is None or self.section.on_hang == "warn":
             self._say("error", reason)
             return
         self._handle.kill_all()
         self._crash(reason, outcome="hung")
-
-    async def _save_evidence(self, watch: Watch) -> str:
-        """Save what is known of a server that hangs; gives where, as the end of a sentence."""
-        assert self._handle is not None
-        stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(self._wall()))
-        name = f"hang-{self.section.name}-{self._number:04d}-{stamp}.txt"
-        headline = f"server {self.section.name}, attempt {self._number}: {self.reason}"
-        family = await asyncio.to_thread(self._handle.family)
-        family.sort(key=lambda p: (p != self._handle.process, p.pid) if self._handle else (True, 0))
-        try:
-            await watch.save_evidence(self._c.run.logs / name, headline, family)
-        except OSError as error:
-            return f"; evidence could not be saved: {error}"
-        return f"; evidence is in logs/{name}"
 
     # -- end --------------------------------------------------------------------------------------
 

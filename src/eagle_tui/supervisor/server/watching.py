@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import time
 from pathlib import Path
 
 from eagle_tui.config.model import ServerSection
 from eagle_tui.protocol import ServerStatus
+from eagle_tui.supervisor.launch import Handle
 from eagle_tui.supervisor.server import evidence, resolved
 from eagle_tui.supervisor.server.context import Context
 from eagle_tui.supervisor.server.hang import HangWatch
@@ -30,7 +33,7 @@ class Watch:
         self._c = context
         self.url = url
         self._key = os.environ.get(section.api_key_env) if section.api_key_env else None
-        self.log_path = log
+        self._log_path = log
         self._log = ServerLog(log, context.clock) if log else None
         self._poller = ServerPoller(context.http, url, self._key, context.clock, self._log)
         self._hang = HangWatch(self._mono())
@@ -136,15 +139,22 @@ class Watch:
             }
         )
 
-    async def save_evidence(self, path: Path, headline: str, processes: evidence.Processes) -> None:
-        """Save what is known of a server that hangs. OSError when it cannot be written."""
-        assert self.log_path is not None
-        await evidence.collect(
-            path,
-            headline=headline,
-            processes=processes,
-            log=self.log_path,
-            url=self.url,
-            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
-            http=self._c.http,
-        )
+    async def save_evidence(self, headline: str, handle: Handle) -> str:
+        """Save what is known of a server that hangs; gives where, as the end of a sentence."""
+        assert self._log_path is not None
+        family = await asyncio.to_thread(handle.family)
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(self._c.clock.wall()))
+        path = self._log_path.with_name(f"hang-{self._log_path.stem}-{stamp}.txt")
+        try:
+            await evidence.collect(
+                path,
+                headline=headline,
+                processes=sorted(family, key=lambda p: (p != handle.process, p.pid)),
+                log=self._log_path,
+                url=self.url,
+                headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
+                http=self._c.http,
+            )
+        except OSError as error:
+            return f"; evidence could not be saved: {error}"
+        return f"; evidence is in logs/{path.name}"
