@@ -347,7 +347,8 @@ def test_totals_weigh_means_by_responses() -> None:
 
 
 def test_the_packages_themes_are_complete() -> None:
-    found, problems = themes.load_themes(Path("/nonexistent"))
+    read = themes.ThemeFiles(Path("/nonexistent")).themes
+    found, problems = read.by_name, list(read.broken.values())
     assert problems == []
     assert {"eagle-dark", "eagle-light", "eagle-contrast", "eagle-ansi", "eagle-colorblind"} == set(
         found
@@ -376,7 +377,8 @@ def test_a_bad_theme_file_is_a_sentence(tmp_path: Path, text: str, words: str) -
     (tmp_path / "bad.toml").write_text(text)
     (tmp_path / "good.toml").write_text(GOOD)
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
-    found, problems = themes.load_themes(tmp_path)
+    read = themes.ThemeFiles(tmp_path).themes
+    found, problems = read.by_name, list(read.broken.values())
     assert "mine" in found and "eagle-dark" in found
     assert any(words in problem and "bad.toml" in problem for problem in problems)
     assert any("binary.toml cannot be read" in problem for problem in problems)

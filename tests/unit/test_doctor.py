@@ -32,7 +32,7 @@ FEW = REPORTS + "\x1bP1$r0m\x1b\\\x1b[?6c"
 
 def test_answers_are_understood() -> None:
     kitty = probe.understand(KITTY)
-    assert kitty.name == "kitty(0.31.0)" and kitty.sync and kitty.kitty_keys and kitty.rgb
+    assert kitty.name == "kitty(0.31.0)" and kitty.sync and kitty.rgb
     assert kitty.ground == (30, 30, 46)
     assert kitty.widths == dict.fromkeys(probe.GLYPHS, 1) and kitty.answered
     xterm = probe.understand(XTERM)

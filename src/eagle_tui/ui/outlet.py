@@ -48,11 +48,6 @@ class Outlet:
         """Whether output is being left out because the terminal does not read."""
         return self._lost
 
-    @property
-    def pending(self) -> int:
-        """Bytes that the terminal has not taken yet."""
-        return self._pending
-
     def start(self) -> None:
         """Start to write."""
         self._thread.start()

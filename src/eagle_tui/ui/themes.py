@@ -131,12 +131,6 @@ class ThemeFiles:
         return themes
 
 
-def load_themes(user_dir: Path | None = None) -> tuple[dict[str, Theme], list[str]]:
-    """All themes by name, the package's first, and a sentence for each file left out."""
-    themes = ThemeFiles(user_dir).themes
-    return themes.by_name, list(themes.broken.values())
-
-
 def _colors(table: Any, where: str) -> dict[str, str]:
     if not isinstance(table, dict):
         raise ThemeError(f"theme file {where}: the table [colors] is missing")

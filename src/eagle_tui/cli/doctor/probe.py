@@ -21,7 +21,6 @@ GLYPHS = ("━", "⣿", "►", "✓", "▲", "‼", "…")
 
 _VERSION = "\x1b[>0q"
 _SYNC = "\x1b[?2026$p"
-_KITTY = "\x1b[?u"
 _GROUND = "\x1b]11;?\x1b\\"
 _RGB = "\x1b[48;2;1;2;3m\x1bP$qm\x1b\\\x1b[m"
 _ATTRIBUTES = "\x1b[c"
@@ -36,7 +35,6 @@ class Answers:
     """Its own name and version (XTVERSION)."""
     sync: bool | None = None
     """Whether it draws frames at once (mode 2026)."""
-    kitty_keys: bool | None = None
     ground: tuple[int, int, int] | None = None
     """Its background colour, 0..255 each."""
     rgb: bool | None = None
@@ -50,7 +48,7 @@ class Answers:
 def questions() -> str:
     """What is written to the terminal. The glyphs are drawn on the current line and wiped."""
     drawn = "".join(f"\r{glyph}{_REPORT}" for glyph in GLYPHS)
-    return drawn + "\r\x1b[K" + _VERSION + _SYNC + _KITTY + _GROUND + _RGB + _ATTRIBUTES
+    return drawn + "\r\x1b[K" + _VERSION + _SYNC + _GROUND + _RGB + _ATTRIBUTES
 
 
 def understand(text: str) -> Answers:
@@ -67,7 +65,6 @@ def understand(text: str) -> Answers:
     return Answers(
         name=name[1] if name else None,
         sync=None if sync is None else sync[1] in ("1", "2", "3"),
-        kitty_keys=True if re.search(r"\x1b\[\?\d+u", text) else None,
         ground=_color(ground) if ground else None,
         rgb=kept,
         widths=widths,
