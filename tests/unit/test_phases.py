@@ -46,6 +46,7 @@ def facts(name: str = "generate", **changes: Any) -> Facts:
         (facts(alive=True, flow_mode="running", pause="hold"), "draining", False, "pausing"),
         (facts(alive=True, flow_mode="draining", pause="drain"), "draining", False, ""),
         (facts(alive=True, flow_mode="waiting", flow_reason="no server"), "stalled", False, "no s"),
+        (facts(alive=True, flow_mode="waiting", starting="server a"), "running", False, "server a"),
         (facts(alive=True, flow_mode="running", idle_s=999), "stalled", False, "999 s"),
         (facts("merge", alive=True), "running", False, ""),
         (facts(alive=True, made=True), "running", False, ""),

@@ -47,6 +47,8 @@ class Facts:
     stall_s: float = 180.0
     servers_idle: bool = True
     """No server of ours holds GPU memory."""
+    starting: str = ""
+    """A server that is on its way to take requests, in words; empty: none is."""
     finishing: bool = False
     """Asked to end with what is there."""
 
@@ -96,6 +98,8 @@ def _alive(f: Facts) -> Decision:
         return Decision("draining", f.flow_reason)
     if f.pause != "no" and f.name in PAUSABLE and f.flow_mode:
         return Decision("draining", "pausing")
+    if f.flow_mode == "waiting" and f.starting:
+        return Decision("running", f"waits for {f.starting}")
     if f.flow_mode == "waiting":
         return Decision("stalled", f.flow_reason or "waiting for a server")
     if f.idle_s > f.stall_s:

@@ -33,8 +33,17 @@ def facts(board: Board, phase: str) -> Facts:
         idle_s=board.clock.monotonic() - view.last_at if view and view.last_at else 0.0,
         stall_s=board.config.supervisor.stall_s,
         servers_idle=all(server.idle for server in board.servers),
+        starting=_starting(board),
         finishing=phase in board.desired.finish,
     )
+
+
+def _starting(board: Board) -> str:
+    """The first server that is on its way, or stopping to start with other settings."""
+    for server in board.servers:
+        if server.state in ("starting", "stopping"):
+            return f"server {server.section.name}, which is {server.state}"
+    return ""
 
 
 def check_workers(board: Board) -> None:
