@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from eagle_tui.clock import SystemClock
+from eagle_tui.supervisor.server import resolved
 from eagle_tui.supervisor.tuning.constraints import HostFacts, check
 from eagle_tui.supervisor.tuning.flags import read_help
 from eagle_tui.supervisor.tuning.settings import SETTINGS
@@ -105,6 +106,9 @@ async def test_a_start_is_followed_and_the_load_is_told_by_http_and_by_the_log_a
         order = ["imports", "weights", "kv_pool", "warmup"]
         assert [name for name in order if name in seen] == [n for n in seen if n in order]
         assert log.kv_tokens == 16384
+        told = await resolved.read(http, url, None)
+        assert told.pool == 16384 and told.flags["max-total-tokens"] == "16384"
+        assert told.footprint is not None and 0 < told.footprint.kv < told.footprint.free_before
         params = {"max_new_tokens": 400, "ignore_eos": True, "temperature": 0}
         body = {"input_ids": [20, 30, 40], "sampling_params": params}
         work = [asyncio.create_task(http.post(f"{url}/generate", json=body)) for _ in range(3)]

@@ -56,7 +56,14 @@ EXPECTED = {
     "reported/driver_too_old": ("driver", "too old"),
     "reported/kv_pool_old": ("kv-pool", "no memory for the KV pool"),
 }
-NO_DEATH = {"start-0.5.17", "start-0.5.23", "start_gpu-0.5.17", "decode-0.5.17", "decode-0.5.23"}
+NO_DEATH = {
+    "freeze_gc-0.5.23",
+    "start-0.5.17",
+    "start-0.5.23",
+    "start_gpu-0.5.17",
+    "decode-0.5.17",
+    "decode-0.5.23",
+}
 
 
 def lines(name: str) -> list[str]:

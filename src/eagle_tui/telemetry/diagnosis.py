@@ -7,7 +7,7 @@ a recorded log, or from a line as public reports show it (tests/fixtures/server_
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from eagle_tui.text import visible
@@ -18,10 +18,13 @@ LONGEST = 300
 """Characters of a log line that a sentence quotes."""
 
 HARMLESS = re.compile(
-    r"server_args=|Ignore import error|post-warmup freeze_gc|OpenAI Responses API|resource_tracker|"
+    r"server_args=|Ignore import error|OpenAI Responses API|resource_tracker|"
     r"leaked semaphore|nanobind|Fail to set RLIMIT"
 )
 """Lines that hold such words and are no errors."""
+HARMLESS_TRACEBACK = "post-warmup freeze_gc failed"
+"""Heads a traceback that means nothing: 0.5.23 without a warm-up asks its own port too early."""
+STAMPED = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 
 
 @dataclass(frozen=True)
@@ -283,7 +286,7 @@ def diagnose(
 
 
 def _diagnose(lines: Sequence[str], exit_words: str) -> Diagnosis | None:
-    wanted = [line for line in lines[-LOOK:] if not HARMLESS.search(line)]
+    wanted = list(_meant(lines[-LOOK:]))
     for rule in RULES:
         if rule.name == "oom-run":
             continue
@@ -297,6 +300,16 @@ def _diagnose(lines: Sequence[str], exit_words: str) -> Diagnosis | None:
     if "SIGKILL" in exit_words and not any(OWN_END in line for line in wanted):
         return Diagnosis(KILLED.name, KILLED.sentence, KILLED.remedy, permanent=False)
     return None
+
+
+def _meant(lines: Sequence[str]) -> Iterator[str]:
+    """The lines without what is harmless."""
+    passing = False
+    for line in lines:
+        if STAMPED.search(line):
+            passing = HARMLESS_TRACEBACK in line
+        if not passing and not HARMLESS.search(line):
+            yield line
 
 
 def _which(rule: Rule, lines: Sequence[str], index: int) -> Rule:
