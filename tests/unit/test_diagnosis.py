@@ -135,6 +135,17 @@ def test_neighbours_of_the_recorded_ones(line: str, rule: str) -> None:
     assert found is not None and found.rule == rule
 
 
+def test_an_exception_that_it_outlived_is_no_reason() -> None:
+    log = [
+        "[2026-11-30 09:44:09] Exception in ASGI application",
+        "ValueError: one request was odd",
+        "[2026-11-30 09:44:10] Decode batch, #running-req: 2, #token: 143, token usage: 0.71",
+    ]
+    assert diagnose(log, "exit code 1") is None
+    found = diagnose(log, "killed by SIGKILL")
+    assert found is not None and found.rule == "killed"
+
+
 def test_a_harmless_line_is_no_reason() -> None:
     log = [
         "[2026-11-30 08:47:14] Ignore import error when loading x: No module named 'cutlass'",

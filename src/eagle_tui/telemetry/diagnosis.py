@@ -295,6 +295,8 @@ def _diagnose(lines: Sequence[str], exit_words: str) -> Diagnosis | None:
             if match is not None:
                 return _found(_which(rule, wanted, index), match, wanted[:index])
     for line in reversed(wanted):
+        if BATCH.search(line):
+            break  # it worked on after whatever is before this
         if match := TRACEBACK.pattern.search(line):
             return _found(TRACEBACK, match, ())
     if "SIGKILL" in exit_words and not any(OWN_END in line for line in wanted):
