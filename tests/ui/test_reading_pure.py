@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eagle_tui import place
 from eagle_tui.protocol import Sample
 from eagle_tui.reader.logs import LogReader
 from eagle_tui.records import SampleHead, SamplePage, TokenView
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.supervisor.past import FOR_EVER
 from eagle_tui.supervisor.store import Store
-from eagle_tui.ui import copying, journal_book, log_place, log_window, sample_book
+from eagle_tui.ui import copying, journal_book, log_window, sample_book
 from eagle_tui.ui.glyphs import glyph_set
 from eagle_tui.ui.journal_book import JournalBook
 from eagle_tui.ui.log_window import LogWindow
@@ -254,7 +255,7 @@ def test_places() -> None:
     now = datetime(2026, 11, 30, 15, 0, 0, tzinfo=UTC).timestamp()  # a Monday
 
     def at(text: str) -> str:
-        found = datetime.fromtimestamp(log_place.time_of(text, now, UTC), UTC)
+        found = datetime.fromtimestamp(place.time_of(text, now, UTC), UTC)
         return found.strftime("%a %d %H:%M:%S")
 
     assert at("14:20") == "Mon 30 14:20:00"
@@ -262,12 +263,12 @@ def test_places() -> None:
     assert at("Sat 9:05") == "Sat 28 09:05:00" and at("monday 15:01") == "Mon 23 15:01:00"
     assert at("2026-11-29 01:02:03") == "Sun 29 01:02:03" and at("2026-11-29") == "Sun 29 00:00:00"
     assert at("-30m") == "Mon 30 14:30:00" and at("-1.5h") == "Mon 30 13:30:00"
-    assert log_place.share_of("50%") == 0.5 and log_place.share_of("14:20") is None
+    assert place.share_of("50%") == 0.5 and place.share_of("14:20") is None
     for wrong in ("", "yesterday", "25:00", "2026-13-01", "xyz 10:00", "12"):
-        with pytest.raises(ValueError, match="no place in a log"):
-            log_place.time_of(wrong, now, UTC)
+        with pytest.raises(ValueError, match="no place in time"):
+            place.time_of(wrong, now, UTC)
     with pytest.raises(ValueError, match="more than the whole"):
-        log_place.share_of("101%")
+        place.share_of("101%")
 
 
 # The journal

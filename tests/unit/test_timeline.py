@@ -117,5 +117,5 @@ def test_times_as_people_write_them() -> None:
     assert at("-2h") == datetime(2026, 11, 30, 12, 0)
     assert at("25%") == datetime(2026, 11, 29, 20, 0)
     assert parse_at(str(int(end)), start, end) == end
-    with pytest.raises(ValueError, match="is no time: write"):
+    with pytest.raises(ValueError, match="is no place in time: write"):
         parse_at("soon", start, end)

@@ -18,6 +18,7 @@ from eagle_tui.client import Down, SocketClient, answers, ensure_supervisor, las
 from eagle_tui.clock import SystemClock
 from eagle_tui.config import ConfigError, load_config
 from eagle_tui.config.model import UiSection
+from eagle_tui.place import EXAMPLES
 from eagle_tui.replay.client import ReplayClient
 from eagle_tui.replay.timeline import FASTEST, ReplayClock, Timeline, parse_at
 from eagle_tui.rundir.paths import RunDir
@@ -122,7 +123,7 @@ def attach(run: Path, readonly: bool, looks: Looks) -> None:
 @click.option(
     "--at",
     metavar="TIME",
-    help="Begin there: 2026-11-30 14:20, 14:20, -2h (before the end), 25% or Unix seconds. "
+    help=f"Begin there: {EXAMPLES} (before its end), or Unix seconds. "
     "Without it: at the start.",
 )
 @click.option(

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from datetime import datetime, timedelta
 
 from eagle_tui.clock import Clock
+from eagle_tui.place import share_of, time_of
 
 SPEEDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 """What the speed keys go through."""
 FASTEST = 86400.0
-
-_AGO = re.compile(r"-(\d+(?:\.\d+)?)([smhd])")
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_FORMATS = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d")
-_OF_A_DAY = ("%H:%M:%S", "%H:%M")
 
 
 class Timeline:
@@ -114,28 +108,7 @@ def neighbour(times: Sequence[float], now: float, forward: bool) -> int | None:
 
 
 def parse_at(text: str, start: float, end: float) -> float:
-    """A time as people write it: `2026-11-30 14:20`, `14:20` (of the last day on which the run was
-    there then), `-2h` (before the end), `25%`, or Unix seconds. ValueError with a sentence."""
-    text = text.strip()
-    if ago := _AGO.fullmatch(text):
-        return end - float(ago[1]) * _UNITS[ago[2]]
-    if re.fullmatch(r"\d+(\.\d+)?%", text):
-        return start + (end - start) * min(float(text[:-1]), 100.0) / 100
-    if re.fullmatch(r"\d{9,11}(\.\d+)?", text):
-        return float(text)
-    for form in _FORMATS:
-        try:
-            return datetime.strptime(text.replace("T", " "), form).timestamp()
-        except ValueError:
-            continue
-    for form in _OF_A_DAY:
-        try:
-            time = datetime.strptime(text, form).time()
-        except ValueError:
-            continue
-        day = datetime.combine(datetime.fromtimestamp(end).date(), time)
-        return (day if day.timestamp() <= end else day - timedelta(days=1)).timestamp()
-    raise ValueError(
-        f"{text!r} is no time: write 2026-11-30 14:20, 14:20, -2h (before the end), 25% or Unix "
-        "seconds"
-    )
+    """A time of the run as people write it (see `eagle_tui.place`): a share goes from its start to
+    its end, `-2h` and times of day from its end. ValueError with a sentence."""
+    share = share_of(text)
+    return time_of(text, end) if share is None else start + (end - start) * share

@@ -11,8 +11,8 @@ from textual.containers import Container
 
 from eagle_tui import fmt
 from eagle_tui.client_api import ClientError
+from eagle_tui.place import EXAMPLES, share_of, time_of
 from eagle_tui.records import LogFile
-from eagle_tui.ui.log_place import EXAMPLES, share_of, time_of
 from eagle_tui.ui.log_window import LogWindow
 from eagle_tui.ui.screens.base import RunScreen, keys_of
 from eagle_tui.ui.widgets.ask import AskLine

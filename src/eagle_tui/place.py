@@ -1,4 +1,5 @@
-"""Where to go in a log, as people type it: a share, a time of day, a date, some time ago. Pure."""
+"""Where to go in a log or a replay, as people type it: a share, a time of day, a date, some time
+ago. Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 _AGO = re.compile(r"-\s*(\d+(?:\.\d+)?)\s*([smhd])")
 _CLOCK = re.compile(r"(?:([a-z]{3})[a-z]*\s+)?(\d{1,2}):(\d\d)(?::(\d\d))?")
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?:[ t](\d{1,2}):(\d\d)(?::(\d\d))?)?")
+_UNIX = re.compile(r"\d{9,11}(?:\.\d+)?")
 _UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 EXAMPLES = "50%, 14:20, Tue 14:20, 2026-11-30 14:20:05 or -30m"
 
@@ -31,6 +33,8 @@ def time_of(text: str, now: float, zone: tzinfo | None = None) -> float:
     text = text.strip().lower()
     here = datetime.fromtimestamp(now, zone)
     try:
+        if _UNIX.fullmatch(text):
+            return float(text)
         if match := _AGO.fullmatch(text):
             return now - float(match[1]) * _UNIT[match[2]]
         if match := _DATE.fullmatch(text):
@@ -51,4 +55,4 @@ def time_of(text: str, now: float, zone: tzinfo | None = None) -> float:
             return at.timestamp()
     except (ValueError, OverflowError):
         pass
-    raise ValueError(f"{text!r} is no place in a log: write {EXAMPLES}")
+    raise ValueError(f"{text!r} is no place in time: write {EXAMPLES}")
