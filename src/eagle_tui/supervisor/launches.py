@@ -193,6 +193,13 @@ class ServerStore:
             ),
         )
 
+    def specify(self, retune: int, order: Order) -> None:
+        """What a change comes to, now that the server's own flags are known."""
+        self._db.execute(
+            "UPDATE retunes SET before = ?, after = ?, words = ? WHERE id = ?",
+            (json.dumps(dict(order.before)), json.dumps(dict(order.after)), order.words, retune),
+        )
+
     def retunes(self, *, open_only: bool = False, command: str | None = None) -> list[Retune]:
         """Changes of settings, the oldest first."""
         sql = "SELECT * FROM retunes"

@@ -119,19 +119,38 @@ def order_for(
         if main_name(k, server.flags) not in {main_name(t, server.flags) for t in typed}
     }
     changes: dict[str, str | None] = {}
-    for key, value in typed.items():
+    for name, value in typed.items():
+        key = _spelled(server, name)
         if value == DEFAULT:
             changes[key] = value_of(server.argv, key, server.flags)
         else:
             after[key] = changes[key] = value
     # What run.toml says anyway is no change over it.
-    after = {k: v for k, v in after.items() if apply(server.argv, {k: v}) != list(server.argv)}
+    after = {k: v for k, v in after.items() if not _same(server, server.argv, k, {k: v})}
     problems = check(changes, now, server.flags, server.host)
-    if apply(server.argv, after) == apply(server.argv, server.tuned):
+    if all(_same(server, now, key, after) for key in changes):
         return None, problems
     words = ", ".join(_words(server, now, key, value) for key, value in changes.items())
     warnings = tuple(p.sentence for p in problems if not p.fatal)
     return RetuneOrder(server.name, changes, dict(server.tuned), after, words, warnings), problems
+
+
+def _spelled(server: ServerView, name: str) -> str:
+    """The name under which run.toml has the flag already: by that one it is found also when nobody
+    knows which names are the same."""
+    wanted = main_name(name, server.flags)
+    for word in server.argv:
+        if word.startswith("--") and main_name(word.partition("=")[0], server.flags) == wanted:
+            return plain(word.partition("=")[0])
+    return name
+
+
+def _same(
+    server: ServerView, now: Sequence[str], key: str, tuned: Mapping[str, str | None]
+) -> bool:
+    """Whether a flag is on the command line `now` what it would be with `tuned`."""
+    then = apply(server.argv, tuned, server.flags)
+    return value_of(now, key, server.flags) == value_of(then, key, server.flags)
 
 
 def _words(server: ServerView, now: Sequence[str], key: str, value: str | None) -> str:

@@ -22,10 +22,8 @@ from eagle_tui.supervisor.server import resolved
 from eagle_tui.supervisor.server.context import Plan
 from eagle_tui.supervisor.server.managed import ManagedServer
 from eagle_tui.supervisor.store import Store
-from eagle_tui.supervisor.tuning.arguments import apply
-from eagle_tui.supervisor.tuning.constraints import check
 from eagle_tui.supervisor.tuning.flags import Flags, HelpError, read_help
-from eagle_tui.supervisor.tuning.order import ServerView
+from eagle_tui.supervisor.tuning.order import ServerView, order_for
 from eagle_tui.supervisor.tuning.present import tuning
 
 TRIES = 2
@@ -209,17 +207,22 @@ class Retunes:
         if view.refusal:
             self._end(retune, "refused", view.refusal)
             return
-        now = apply(view.argv, view.tuned, flags)
-        problems = [p for p in check(retune.changes, now, flags, view.host) if p.fatal]
-        if problems:
-            self._end(retune, "refused", "; ".join(p.sentence for p in problems))
+        # Only now is it known for sure what the server knows, and under which names.
+        order, problems = order_for(view, retune.changes)
+        if fatal := [p.sentence for p in problems if p.fatal]:
+            self._end(retune, "refused", "; ".join(fatal))
+            return
+        if order is None:
+            self._end(retune, "refused", "nothing would change: these settings are in force")
             return
         if note:
             self._say("warning", f"server {retune.server}", note)
-        self._store.mark(self._clock.wall(), "retune", f"{retune.server}: {retune.words}")
-        self._say("info", f"server {retune.server}", f"retune: {retune.words}")
+        wall = self._clock.wall()
+        self._store.mark(wall, "retune", f"{retune.server}: {order.words}")
+        self._say("info", f"server {retune.server}", f"retune: {order.words}")
         server.forgive()
-        self._go(retune, "pausing", paused_at=self._clock.wall())
+        self._store.servers.specify(retune.id, order)
+        self._go(retune, "pausing", paused_at=wall)
 
     def _pausing(self, retune: Retune, server: ManagedServer) -> None:
         if not server.holding:

@@ -1,0 +1,170 @@
+"""From what was typed to what changes on each server, or why not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eagle_tui.supervisor.tuning.arguments import apply, value_of
+from eagle_tui.supervisor.tuning.flags import parse_help
+from eagle_tui.supervisor.tuning.order import (
+    CannotRetune,
+    ServerView,
+    order_for,
+    orders,
+    parse,
+    sentence,
+)
+from eagle_tui.supervisor.tuning.present import tuning
+
+HELP = """usage: server [-h]
+
+options:
+  --mem-fraction-static F       share
+  --max-running-requests N      requests
+  --enable-hierarchical-cache   host copies
+  --tp-size N, --tp N           ranks
+  --schedule-policy {lpm,fcfs}  order
+"""
+FLAGS = parse_help(HELP)
+ONE = ServerView(
+    "one",
+    ("server", "--mem-fraction-static", "0.85", "--tp", "2"),
+    in_force={"schedule-policy": "fcfs", "max-running-requests": "48"},
+    flags=FLAGS,
+)
+
+
+def test_words_say_what_is_in_force_and_what_comes() -> None:
+    (order,) = orders([ONE], None, {"mem_fraction_static": 0.88, "max-running-requests": "64"})
+    assert order.words == "mem-fraction-static 0.85 → 0.88, max-running-requests 48 → 64"
+    assert order.before == {}
+    assert order.after == {"mem-fraction-static": "0.88", "max-running-requests": "64"}
+
+
+def test_default_takes_an_override_away_and_none_leaves_a_flag_out() -> None:
+    tuned = replace(ONE, tuned={"mem-fraction-static": "0.88", "max-running-requests": "64"})
+    (order,) = orders([tuned], "one", {"mem-fraction-static": "default"})
+    assert order.after == {"max-running-requests": "64"}
+    assert order.words == "mem-fraction-static 0.88 → 0.85"
+    (order,) = orders([ONE], "one", {"mem-fraction-static": "none"})
+    assert order.after == {"mem-fraction-static": None}
+    assert apply(ONE.argv, order.after) == ["server", "--tp", "2"]
+    # What run.toml says anyway is no change over it.
+    (order,) = orders([tuned], "one", {"mem-fraction-static": "0.85"})
+    assert order.after == {"max-running-requests": "64"}
+
+
+def test_another_name_of_the_same_flag_replaces_it() -> None:
+    tuned = replace(ONE, tuned={"tp": "4"})
+    (order,) = orders([tuned], "one", {"tp-size": "8"})
+    # By the name that run.toml has, so that it is found without the server's help.
+    assert order.after == {"tp": "8"} and order.words == "tp 4 → 8"
+    (order,) = orders([ONE], "one", {"tp-size": "none"})
+    assert apply(ONE.argv, order.after) == ["server", "--mem-fraction-static", "0.85"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentences"),
+    [
+        ({}, ["say what to change"]),
+        ({"mem-fraction-static": 0.85}, ["nothing would change"]),
+        (
+            {"mem-fraction-static": "7", "max-running-reqests": "4", "port": "1"},
+            ["a share between 0 and 1", "nearest is max-running-requests", "`port` of [[server]]"],
+        ),
+        ({"schedule-policy": "best"}, ["best is none of lpm, fcfs"]),
+        ({"mem-fraction-static": ["0.8"]}, ["expected a setting and its value"]),
+        ("mem-fraction-static=0.8", ["say what to change"]),
+        ({f"a{i}": "1" for i in range(40)}, ["more than 32"]),
+    ],
+)
+def test_a_refusal_names_every_problem(settings: Any, sentences: list[str]) -> None:
+    with pytest.raises(CannotRetune) as refusal:
+        orders([ONE], None, settings)
+    for words in sentences:
+        assert words in str(refusal.value)
+
+
+def test_servers_of_others_are_left_out_unless_named() -> None:
+    theirs = ServerView("theirs", refusal="somebody else runs it")
+    assert [o.server for o in orders([theirs, ONE], None, {"tp": "4"})] == ["one"]
+    with pytest.raises(CannotRetune, match="theirs: somebody else runs it"):
+        orders([theirs, ONE], "theirs", {"tp": "4"})
+    with pytest.raises(CannotRetune, match="somebody else runs it"):
+        orders([theirs], None, {"tp": "4"})
+
+
+def test_what_it_costs_is_said() -> None:
+    two = replace(ONE, name="two", flags=None, last_start_s=80.0)
+    (order,) = orders([ONE], None, {"tp": "4"})
+    assert sentence([order], [ONE], 0) == (
+        "one: tp 2 → 4. It is stopped and started again; settings that do not start are taken back"
+    )
+    found = orders([ONE, two], None, {"tp": "4"})
+    assert sentence(found, [ONE, two], 9) == (
+        "one, two: tp 2 → 4. They are stopped one after the other with what is in flight on them "
+        "held and started again (the last start took 80 s); settings that do not start are taken "
+        "back. What the installed server knows is looked up first. Note: whether the server knows "
+        "--tp could not be found out"
+    )
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["mem-fraction-static", "max-running-requests", "tp-size"]),
+        st.sampled_from(["1", "0.5", "default", "none", "4"]),
+        max_size=4,
+    ),
+    st.dictionaries(
+        st.sampled_from(["mem-fraction-static", "max-running-requests", "tp"]),
+        st.sampled_from(["0.7", "4", None]),
+        max_size=3,
+    ),
+)
+def test_after_is_what_the_command_line_becomes(
+    typed: dict[str, str], tuned: dict[str, str | None]
+) -> None:
+    server = replace(ONE, tuned=tuned)
+    order, _ = order_for(server, {k: None if v == "none" else v for k, v in typed.items()})
+    if order is None:
+        return
+    again, _ = order_for(replace(server, tuned=order.after), order.changes)
+    assert again is None, "asked for again it changes nothing"
+    then = apply(server.argv, order.after)
+    for key, value in order.changes.items():
+        assert value_of(then, key, FLAGS) == value
+
+
+def test_parse_takes_numbers_and_switches() -> None:
+    assert parse({"--a_b": 3, "c": True, "d": "none", "e": " x "}) == {
+        "a-b": "3",
+        "c": "true",
+        "d": None,
+        "e": "x",
+    }
+
+
+def test_a_dialog_is_told_what_is_in_force_and_from_where() -> None:
+    found = tuning(replace(ONE, tuned={"max-running-requests": "64", "page-size": "16"}), "")
+    by_key = {setting.key: setting for setting in found.settings}
+    assert (by_key["mem-fraction-static"].value, by_key["mem-fraction-static"].source) == (
+        "0.85",
+        "run.toml",
+    )
+    assert (by_key["max-running-requests"].value, by_key["max-running-requests"].source) == (
+        "64",
+        "retune",
+    )
+    assert (by_key["schedule-policy"].value, by_key["schedule-policy"].choices) == (
+        "fcfs",
+        ("lpm", "fcfs"),
+    )
+    assert by_key["enable-hierarchical-cache"].value == "false"
+    assert by_key["page-size"].source == "retune"
+    assert not by_key["hicache-size"].known
+    assert by_key["hicache-size"].help
