@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eagle_tui.protocol import Alert, Severity, Status
+from eagle_tui.protocol import Alert, ServerStatus, Severity, Status
 
 MIN_FINISHED = 20
 """Responses after which shares of a dataset are worth judging."""
@@ -69,11 +69,33 @@ def _phases(status: Status) -> Iterator[Found]:
         elif phase.state == "paused":
             why = f": {phase.reason}" if phase.reason else ""
             yield rule, "warning", f"{phase.name} is paused{why}", "r, or `eagle-tui resume`"
+        elif phase.state == "stalled" and _explained(status, phase.name):
+            continue
         elif phase.state == "stalled":
             yield rule, "warning", f"{phase.name} stands still: {phase.reason}", ""
         elif phase.state == "stale":
             remedy = f"R, or `eagle-tui rerun RUN {phase.name}`"
             yield rule, "warning", f"{phase.name} is stale: {phase.reason}", remedy
+
+
+def _explained(status: Status, phase: str) -> bool:
+    """Generation waits for a server whose settings are being changed: that is said already."""
+    serving = any(s.state in ("ready", "attached") for s in status.servers)
+    return phase == "generate" and not serving and any(s.retune for s in status.servers)
+
+
+def _retune(server: ServerStatus) -> Found:
+    """How far a change of settings is."""
+    assert server.retune is not None
+    words = {"reverting": "going back: "}.get(server.retune.step, "")
+    sentence = f"server {server.name} is retuned ({server.retune.changes}): {words}"
+    if server.state != "starting":
+        sentence += server.retune.step if not words else "stopped"
+    else:
+        sentence += server.reason or "starting"
+        if server.eta_s:
+            sentence += f", about {server.eta_s:.0f} s left"
+    return f"retune-{server.name}", "info", sentence, ""
 
 
 def _done(status: Status) -> Iterator[Found]:
@@ -87,12 +109,16 @@ def _servers(status: Status) -> Iterator[Found]:
     for server in status.servers:
         rule = f"server-{server.name}"
         if server.state == "failed":
-            remedy = "mend it, then `eagle-tui up`; its log is under logs/"
+            remedy = server.remedy or "mend it; its log is under logs/"
+            remedy += ". Then `eagle-tui up` or `retune`"
             yield rule, "error", f"server {server.name}: {server.reason}", remedy
+        elif server.retune is not None:
+            yield _retune(server)
         elif server.state == "unready":
-            yield rule, "warning", f"server {server.name} is not ready: {server.reason}", ""
+            sentence = f"server {server.name} is not ready: {server.reason}"
+            yield rule, "warning", sentence, server.remedy
         elif server.state == "stopped" and server.reason:
-            yield rule, "warning", f"server {server.name}: {server.reason}", ""
+            yield rule, "warning", f"server {server.name}: {server.reason}", server.remedy
         if server.accept_length is not None and server.accept_length <= ACCEPT_USELESS:
             yield (
                 f"accept-{server.name}",

@@ -10,6 +10,7 @@ from eagle_tui.protocol import (
     GpuStatus,
     HostStatus,
     PhaseStatus,
+    RetuneStatus,
     RunStatus,
     ServerStatus,
     Status,
@@ -97,3 +98,28 @@ def test_errors_come_first_and_since_is_remembered() -> None:
     assert (second.rule, second.since) == ("disk", 1000.0)
     rules.alerts(status(at=3000.0), since, True)
     assert since == {}
+
+
+def test_a_retune_is_said_instead_of_the_stand_still_that_it_causes() -> None:
+    retune = RetuneStatus(
+        id=1, server="one", step="starting", changes="f 1 → 2", at=0.0, updated=0.0
+    )
+    server = ServerStatus(
+        name="one", state="starting", reason="loading weights; 9 s so far", eta_s=40.0
+    )
+    phase = PhaseStatus(name="generate", state="stalled", reason="no server is ready yet")
+    without = rules_of(status(servers=(server,), phases=(phase,)))
+    assert "phase-generate" in without
+    found = rules_of(
+        status(servers=(server.model_copy(update={"retune": retune}),), phases=(phase,))
+    )
+    assert "phase-generate" not in found
+    assert found["retune-one"] == (
+        "info: server one is retuned (f 1 → 2): loading weights; 9 s so far, about 40 s left"
+    )
+
+
+def test_a_servers_own_remedy_is_given() -> None:
+    server = ServerStatus(name="one", state="failed", reason="out of memory", remedy="lower it")
+    alert = rules.alerts(status(servers=(server,)), {}, True)[0]
+    assert alert.remedy == "lower it. Then `eagle-tui up` or `retune`"
