@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
@@ -19,6 +20,7 @@ from eagle_tui.ui.app import EagleApp
 from eagle_tui.ui.recorded import RecordedClient
 
 DATA = Path(__file__).parent / "data"
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 class FakeClient(RecordedClient):

@@ -97,9 +97,10 @@ def one_line(entry: Entry, now: float, width: int, look: Palette, glyphs: Glyphs
     pen = _head(entry, now, look, glyphs, source=width >= _SOURCE_FROM)
     trail = Pen()
     _trail(trail, entry, look, glyphs)
-    text = safe_line(entry.text)
+    # No more than can be seen is looked at: an event may quote a megabyte.
+    text = safe_line(entry.text[: 2 * width])
     if width < _SOURCE_FROM and not entry.trail:
-        text = f"{safe_line(entry.source)}: {text}"
+        text = f"{safe_line(entry.source[:width])}: {text}"
     room = width - pen.width - trail.width
     if len(text) > room and entry.trail:
         trail = Pen().add(f" {glyphs.arrow} ", look.muted)
@@ -140,7 +141,7 @@ def _head(entry: Entry, now: float, look: Palette, glyphs: Glyphs, source: bool 
     pen = Pen().add(f" {fmt.moment(entry.at, now):<9} ", look.muted)
     pen.add(f"{glyphs.state(entry.state)} ", look.state(entry.state))
     if source:
-        pen.cell(entry.source, _SOURCE_WIDTH, look.muted).add(" ")
+        pen.cell(entry.source[: 2 * _SOURCE_WIDTH], _SOURCE_WIDTH, look.muted).add(" ")
     return pen
 
 
