@@ -34,7 +34,7 @@ app.start = lambda: (begin(), app.set_interval(0.05, busy))
 app.run()
 """
 )
-STALL_S = 4.0
+STALL_S = 3.0
 
 
 def longest_gap(beats: Path, began: float, ended: float) -> float:

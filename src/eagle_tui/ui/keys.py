@@ -14,6 +14,8 @@ LOCAL_KEYS: tuple[tuple[str, str], ...] = (
     ("Enter  y", "In a dialog: do it."),
     ("Esc  q", "Leave a dialog or a screen without doing anything."),
     ("ctrl+p", "Command palette: every action by name, and the themes."),
+    ("ctrl+q", "Detach, from any screen. The run goes on."),
+    ("ctrl+z", "Suspend to the shell; `fg` comes back."),
 )
 """Keys that move around and change nothing, for the help screen."""
 

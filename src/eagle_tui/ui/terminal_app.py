@@ -5,6 +5,7 @@ that never waits, suspending and coming back. What is shown is the other half's 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -112,9 +113,10 @@ class TerminalApp(App[None], inherit_bindings=False):
     async def _watch_themes(self) -> None:
         while True:
             await asyncio.sleep(self._reload_s)
-            newer = await asyncio.to_thread(self._theme_files.refresh)
-            if newer is not None:
-                self._take_themes(newer)
+            with contextlib.suppress(OSError):  # a directory that cannot be read now; later
+                newer = await asyncio.to_thread(self._theme_files.refresh)
+                if newer is not None:
+                    self._take_themes(newer)
 
     def _take_themes(self, newer: themes.Themes) -> None:
         """Show what was changed in a theme file. The theme in use stays even if its file goes."""
