@@ -16,7 +16,7 @@ from eagle_tui.history import TIERS
 from eagle_tui.protocol import History, HistoryPoint, Severity, Status
 from eagle_tui.supervisor.launches import Retune
 from eagle_tui.supervisor.store import Store
-from eagle_tui.supervisor.tuning.effect import Window, effect
+from eagle_tui.supervisor.tuning.effect import LEAST, Window, effect
 
 LOOK_S = 5.0
 BACK = 4
@@ -158,10 +158,15 @@ class Measures:
             since = max(since, before_it.resumed_at + warm)
         earlier = span(self._query, retune.server, names, since, retune.paused_at, step)
         n = min(int(self._window_s / step), len(earlier.times), len(later.times))
-        found = effect(
-            earlier.window(earlier.times[len(earlier.times) - n :]), later.window(later.times[:n])
-        )
-        sentence = f"{retune.words}: {found.sentence()}"
+        if n < LEAST:
+            told = (
+                f"not measured: {len(earlier.times) * step:.0f} s of whole work before the change "
+                f"and {len(later.times) * step:.0f} s after it are too few"
+            )
+        else:
+            before = earlier.window(earlier.times[len(earlier.times) - n :])
+            told = effect(before, later.window(later.times[:n])).sentence()
+        sentence = f"{retune.words}: {told}"
         self._store.servers.effect(retune.id, sentence)
         self._say("info", f"server {retune.server}", sentence)
 
