@@ -383,6 +383,14 @@ ACTIONS: tuple[Action, ...] = (
         modes=PAST,
     ),
     Action(
+        "replay_to",
+        "Go to",
+        "Go to a time of the run: a time of day, a date, a share of it, or some time before its "
+        "end.",
+        key="at",
+        modes=PAST,
+    ),
+    Action(
         "go_on",
         "Up",
         "Start the run again, as `eagle-tui up` does, and show it live.",

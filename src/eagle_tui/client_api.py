@@ -87,6 +87,8 @@ class RunRecords(Protocol):
 class Playback(Protocol):
     """The time of a replay. Unix seconds; see `eagle_tui.replay.timeline`."""
 
+    start: float
+    end: float
     speed: float
     """Seconds of the run per second."""
     jumps: int

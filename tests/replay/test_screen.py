@@ -112,6 +112,21 @@ async def test_marks_are_jumped_to(watch: Any) -> None:
         await w.until(lambda: w.time.now() == START + 1800)
 
 
+async def test_a_time_is_typed(watch: Any) -> None:
+    async with watch(at=1000) as w:
+        await w.pilot.press("at")
+        await w.shows("go to")
+        await w.pilot.press(*"08:45", "enter")
+        await w.shows("REPLAY Fri Jan 15 08:45:00")
+        await w.pilot.press("at", *"25%", "enter")
+        await w.shows("REPLAY Fri Jan 15 08:15:00")
+        await w.pilot.press("at", *"so, on .", "enter")
+        await w.shows("is no place in time")
+        await w.pilot.press("at", "escape")
+        await w.until(lambda: not w.app.screen.is_modal)
+        assert w.time.now() == START + 900 and not w.time.playing
+
+
 async def test_no_order_is_taken_and_none_is_offered(watch: Any) -> None:
     async with watch(at=1000) as w:
         footer = w.text.splitlines()[-1]

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from eagle_tui import fmt
 from eagle_tui.actions import ACTIONS
 from eagle_tui.client_api import ClientError, PastClient
+from eagle_tui.place import EXAMPLES, share_of, time_of
 from eagle_tui.protocol import Status
 from eagle_tui.ui.app import EagleApp
+from eagle_tui.ui.widgets.ask import AskLine
 
 STEP_S, FAST_STEP_S = 10.0, 60.0
 """What a step goes, and what it goes where a second is a minute or more."""
@@ -31,6 +35,34 @@ def banner(status: Status | None, at: float, playing: bool, speed: float, down: 
     gone = ", no supervisor then" if status and status.supervisor.state == "gone" else ""
     runs = f"playing x{speed:g}" if playing else f"stopped x{speed:g}"
     return f"{'DOWN, as of' if down else 'REPLAY'} {when}{gone}{'' if down else ' ' + runs}"
+
+
+class WhenScreen(ModalScreen[None]):
+    """One line at the bottom that asks for a time of the run."""
+
+    DEFAULT_CSS = """
+    WhenScreen { background: $background 0%; align: left bottom; }
+    """
+
+    def __init__(self, seek: Callable[[str], None]) -> None:
+        """`seek` goes to what was typed."""
+        super().__init__()
+        self._seek = seek
+        self._line = AskLine()
+
+    def compose(self) -> ComposeResult:
+        yield self._line
+
+    def on_mount(self) -> None:
+        self._line.ask("go to", "", EXAMPLES)
+
+    def on_ask_line_answered(self, message: AskLine.Answered) -> None:
+        self.dismiss(None)
+        if message.text:
+            self._seek(message.text)
+
+    def on_ask_line_left(self) -> None:
+        self.dismiss(None)
 
 
 class ReplayApp(EagleApp):
@@ -92,6 +124,7 @@ class ReplayApp(EagleApp):
             "replay_faster": time.faster,
             "replay_next_mark": lambda: self._to_mark(True),
             "replay_previous_mark": lambda: self._to_mark(False),
+            "replay_to": lambda: self.push_screen(WhenScreen(self._to_time)),
             "go_on": self._go_on,
         }
         jumps = time.jumps
@@ -117,6 +150,19 @@ class ReplayApp(EagleApp):
             self.poll_soon()
 
         self.run_worker(go(), group="mark", exclusive=True)
+
+    def _to_time(self, text: str) -> None:
+        time = self._timeline
+        try:
+            share = share_of(text)
+            length = time.end - time.start
+            at = time_of(text, time.end) if share is None else time.start + length * share
+        except ValueError as error:
+            self.notify(str(error), severity="error", markup=False)
+            return
+        time.seek(at)
+        self._jumped()
+        self.poll_soon()
 
     def _go_on(self) -> None:
         if not self._can_go_on:

@@ -30,6 +30,9 @@ class AskLine(Horizontal):
             self.what, self.text = what, text
             super().__init__()
 
+    class Left(Message):
+        """It was closed without an answer."""
+
     def __init__(self, id: str = "ask") -> None:
         super().__init__(id=id)
         self._what = ""
@@ -57,10 +60,14 @@ class AskLine(Horizontal):
 
     def action_leave(self) -> None:
         """Close without an answer."""
+        self._close()
+        self.post_message(self.Left())
+
+    def _close(self) -> None:
         self.display = False
         self.screen.set_focus(None)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        self.action_leave()
+        self._close()
         self.post_message(self.Answered(self._what, event.value.strip()))
