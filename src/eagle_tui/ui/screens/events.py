@@ -58,11 +58,15 @@ class EventsScreen(RunScreen):
     async def load(self) -> None:
         """The newest page, or what came since."""
         book, client = self.book, self.eagle.client
-        if not book.asked:
-            book.take_newest(await client.journal(book.newest()))
-        elif book.at_newest and (query := book.newer()) is not None:
-            book.take_newer(await client.journal(query))
-        self.list.problem = ""
+        try:
+            if not book.asked:
+                book.take_newest(await client.journal(book.newest()))
+            elif book.at_newest and (query := book.newer()) is not None:
+                book.take_newer(await client.journal(query))
+        except ClientError as error:
+            self.list.problem = str(error)
+        else:
+            self.list.problem = ""
         self._show()
 
     def _begin(self) -> None:
