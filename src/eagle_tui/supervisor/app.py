@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from typing import Any
 
 from pydantic import ValidationError
@@ -58,9 +59,12 @@ def _integer(request: Request, name: str, default: int, most: int | None = None)
 def _float(request: Request, name: str, default: float) -> float:
     text = request.query_params.get(name, str(default))
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
-        raise BadRequest(f"{name}: expected a number; found {text[:40]!r}") from None
+        value = math.nan
+    if not math.isfinite(value):
+        raise BadRequest(f"{name}: expected a number; found {text[:40]!r}")
+    return value
 
 
 async def _body(request: Request) -> dict[str, Any]:
