@@ -41,6 +41,7 @@ EXPECTED = {
     "reproduced/port_taken-0.5.23": ("port", "taken"),
     "reproduced/model_missing-0.5.23": ("model", "/models/not-there"),
     "reproduced/no_config-0.5.23": ("model", "Unrecognized model in /models/empty"),
+    "reproduced/no_gpu-0.5.17": ("no-gpu", "sees no GPU"),
     "reproduced/no_module": ("module", "does not have 'sglang'"),
     "reproduced/watchdog-0.5.23": ("watchdog", "longer than the watchdog allows"),
     "reproduced/detokenizer_sigkill-0.5.17": ("child-killed", "its detokenizer process"),
@@ -91,7 +92,7 @@ def test_a_healthy_log_says_nothing(name: str) -> None:
 
 def test_permanent_is_what_another_start_cannot_help() -> None:
     assert {r.name for r in RULES if r.permanent} == {
-        "bad-flag", "driver", "engine", "model", "module", "warmup",
+        "bad-flag", "driver", "engine", "model", "module", "no-gpu", "warmup",
     }  # fmt: skip
 
 

@@ -123,11 +123,20 @@ RULES: tuple[Rule, ...] = (
         "`CUDA out of memory` while it served",
     ),
     _rule(
+        "no-gpu",
+        r"No accelerator \([^)]*\)[\w ]* is available",
+        "the server sees no GPU",
+        "correct `gpus` of its [[server]] in run.toml (they count from 0), or see what "
+        "`nvidia-smi` shows; CUDA_VISIBLE_DEVICES may hide them",
+        "`No accelerator … is available`",
+        permanent=True,
+    ),
+    _rule(
         "driver",
         r"(?P<what>NVIDIA driver on your system is too old[^.]*|driver/library version mismatch"
         r"|CUDA driver version is insufficient[\w ]*|Found no NVIDIA driver on your system"
         r"|Torch not compiled with CUDA enabled|no kernel image is available for execution"
-        r"|No accelerator \([^)]*\) is available|Error 803: system has unsupported display driver)",
+        r"|Error 803: system has unsupported display driver)",
         "GPU driver and this SGLang do not fit: {what}",
         "install an SGLang (torch) that fits the driver, or renew the driver; after a driver "
         "update, reboot or reload its module",
