@@ -73,6 +73,8 @@ class ServerPoller:
         self._loads_note = ""
         self._heartbeat: tuple[float, float] | None = None
         self.last: ServerFigures | None = None
+        self.answered = False
+        """Whether HTTP answered at the newest look, whatever it said."""
 
     async def healthy(self) -> str:
         """Empty when `/health` is 200; otherwise why not. Not to be called while paused."""
@@ -84,8 +86,10 @@ class ServerPoller:
 
     async def poll(self) -> str:
         """One look; `last` is then new. Gives why it failed, empty when it did not."""
+        self.answered = False
         try:
             answer = await self._get("/v1/loads")
+            self.answered = True
             if answer.status_code == 401:
                 return "refuses our key (401): set api_key_env in [[server]]"
             loads = self._loads(answer)

@@ -33,6 +33,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--running", type=int, default=0, help="requests that run all the time")
     parser.add_argument("--tok-s", type=float, default=0.0, help="tokens a second")
     parser.add_argument("--deaf", action="store_true", help="takes no notice of SIGINT")
+    parser.add_argument("--mute", action="store_true", help="/v1/loads is refused")
     parser.add_argument("--child", action="store_true", help="leaves a child behind")
     return parser.parse_args()
 
@@ -56,6 +57,8 @@ def main() -> None:
             path = self.path.partition("?")[0]
             if path == "/health":
                 status = 200 if age >= args.ready_after_s else 503
+            elif path == "/v1/loads" and args.mute:
+                status = 401
             elif path == "/v1/loads":
                 generated = int(args.tok_s * age)
                 load = {

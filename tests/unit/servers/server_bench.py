@@ -89,6 +89,17 @@ class Bench:
             await server.step(Wish(run, plan or Plan(), held, in_flight))
             await asyncio.sleep(0.02)
 
+    async def steps(self, server: ManagedServer, count: int, **wanted: Any) -> None:
+        """Drive it for so many steps."""
+        done = 0
+
+        def enough() -> bool:
+            nonlocal done
+            done += 1
+            return done > count
+
+        await self.until(server, enough, **wanted)
+
     async def ready(self, server: ManagedServer, plan: Plan | None = None) -> None:
         """Drive it until it is ready."""
         await self.until(server, lambda: server.state == "ready", plan=plan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,8 +52,7 @@ async def test_its_endpoint_is_withdrawn_and_requests_come_back_before_it_is_tol
     await b.ready(server)
     await b.until(server, lambda: server.state == "stopping", run=False, held=False)
     assert server.endpoint() is None and server.holding
-    for _ in range(10):
-        await b.until(server, lambda: True, run=False, held=False)
+    await b.steps(server, 10, run=False, held=False)
     assert proc.identify(b.pids()[0]) is not None
     await b.until(server, lambda: server.idle, run=False, held=True)
     assert b.store.servers.launches()[0].reason == "exit code 0"
@@ -130,8 +130,7 @@ async def test_a_trial_is_launched_once(bench: New) -> None:
     trial = Plan({"say": "died", "code": "4"}, retune=1, trial=True)
     await b.until(server, lambda: b.store.servers.tries(1, trial.settings)[-1:], plan=trial)
     await b.until(server, lambda: server.idle and server.state == "stopped", plan=trial)
-    for _ in range(10):
-        await b.until(server, lambda: True, plan=trial)
+    await b.steps(server, 10, plan=trial)
     assert len(b.store.servers.launches()) == 1
     again = Plan(trial.settings, 1, trial=True, number=2)
     await b.until(server, lambda: len(b.store.servers.launches()) == 2, plan=again)
@@ -198,14 +197,7 @@ async def test_work_that_goes_on_is_no_hang(bench: New) -> None:
     b = bench({"running": 3, "tok-s": 50}, hang_s=0.4)
     server = b.server()
     await b.ready(server)
-    looks = 0
-
-    def enough() -> bool:
-        nonlocal looks
-        looks += 1
-        return looks > 50
-
-    await b.until(server, enough)
+    await b.steps(server, 50)
     assert len(b.pids()) == 1 and server.state == "ready"
 
 
@@ -214,8 +206,7 @@ async def test_a_hang_can_be_a_warning_only(bench: New) -> None:
     server = b.server()
     await b.ready(server)
     await b.until(server, lambda: server.state == "unready")
-    for _ in range(10):
-        await b.until(server, lambda: True)
+    await b.steps(server, 10)
     assert len(b.pids()) == 1
     assert sum("hangs" in line for line in b.said) == 1
     assert len(list((b.root / "logs").glob("hang-*.txt"))) == 1
@@ -270,3 +261,24 @@ async def test_a_model_that_is_not_there_is_said(bench: New) -> None:
     server = b.server()
     await b.until(server, lambda: server.state == "failed")
     assert "cannot be started" in server.reason and "none" in server.reason
+
+
+async def test_figures_that_are_left_out_are_no_idleness(
+    bench: New, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The poller leaves out what stands still before the server counts as hung.
+    monkeypatch.setattr("eagle_tui.telemetry.sglang.FROZEN_S", 0.2)
+    b = bench({"running": 3}, hang_s=1.0)
+    server = b.server()
+    await b.ready(server)
+    await b.until(server, lambda: len(b.pids()) == 2)
+    assert b.store.servers.launches()[0].outcome == "hung"
+
+
+async def test_a_server_that_tells_nothing_of_itself_is_not_judged(bench: New) -> None:
+    b = bench({"mute": True}, hang_s=0.3)
+    server = b.server()
+    await b.ready(server)
+    deadline = time.monotonic() + 0.8
+    await b.until(server, lambda: time.monotonic() > deadline)
+    assert server.state == "unready" and len(b.pids()) == 1

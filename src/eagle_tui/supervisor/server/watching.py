@@ -69,13 +69,17 @@ class Watch:
             self._log.poll()
         why_not = await self._poller.poll()
         figures, mono = self._poller.last, self._mono()
-        if why_not or figures is None:
+        if not self._poller.answered:
             # It has to answer us, if nobody else.
             self._hang.see(None, mono)
-        elif (figures.running or 0) + (figures.queued or 0) + in_flight:
-            self._hang.see((figures.generated, figures.heartbeat), mono)
-        else:
+        elif why_not or figures is None:
+            # It answers, and tells nothing by which it could be judged.
             self._hang.idle(mono)
+        elif figures.running == 0 and not figures.queued and not in_flight:
+            self._hang.idle(mono)
+        else:
+            # Figures that stand still are left out after a while: not known is not idle.
+            self._hang.see((figures.generated, figures.heartbeat), mono)
         return why_not
 
     def still_s(self) -> float:
