@@ -332,6 +332,13 @@ ACTIONS: tuple[Action, ...] = (
         footer=False,
     ),
     Action(
+        "go_on",
+        "Up",
+        "Start the run again, as `eagle-tui up` does, and show it live.",
+        key="U",
+        modes=("down",),
+    ),
+    Action(
         "replay_play",
         "Play",
         "Let the replay run on, or stand; from its end it begins anew.",
@@ -389,13 +396,6 @@ ACTIONS: tuple[Action, ...] = (
         "end.",
         key="at",
         modes=PAST,
-    ),
-    Action(
-        "go_on",
-        "Up",
-        "Start the run again, as `eagle-tui up` does, and show it live.",
-        key="U",
-        modes=("down",),
     ),
     *READING,
     Action("help", "Help", "All keys with what they do.", key="question_mark"),

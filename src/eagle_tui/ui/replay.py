@@ -40,10 +40,6 @@ def banner(status: Status | None, at: float, playing: bool, speed: float, down: 
 class WhenScreen(ModalScreen[None]):
     """One line at the bottom that asks for a time of the run."""
 
-    DEFAULT_CSS = """
-    WhenScreen { background: $background 0%; align: left bottom; }
-    """
-
     def __init__(self, seek: Callable[[str], None]) -> None:
         """`seek` goes to what was typed."""
         super().__init__()
