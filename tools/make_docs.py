@@ -88,8 +88,8 @@ def _usage(action: Action) -> str:
     words = ["eagle-tui", action.verb, "RUN"]
     for param in action.params:
         if param.positional:
-            many = "…" if param.type == "datasets" else ""
-            word = param.name.upper() + many
+            many = "…" if param.type in ("datasets", "settings") else ""
+            word = ("KEY=VALUE" if param.type == "settings" else param.name.upper()) + many
             words.append(word if param.required else f"[{word}]")
         elif param.type == "bool":
             words.append(f"[--{param.name}]")

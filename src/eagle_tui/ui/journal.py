@@ -87,6 +87,8 @@ def command_text(verb: str, args: dict[str, Any]) -> str:
             words.append(f"tokens={fmt.count(value)}")
         elif isinstance(value, list | tuple):
             words.append(" ".join(str(item) for item in value))
+        elif isinstance(value, dict):
+            words += [f"{key}={item}" for key, item in value.items()]
         else:
             words.append(str(value) if isinstance(value, str) else f"{name}={value}")
     return " ".join(words)
