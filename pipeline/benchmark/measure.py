@@ -50,7 +50,8 @@ class Measurement:
     wall_s: float
     answers: tuple[Answer, ...]
     gaps: dict[str, list[float]] = field(default_factory=dict)
-    """Prompt → the gap between the two best logits at each token, where it was asked for."""
+    """As `Gaps.by_prompt`, where it was asked for."""
+    noise: float = 0.0
 
     @property
     def tok_s(self) -> float:
@@ -78,7 +79,12 @@ class Measurement:
             for a in body["answers"]
         )
         return cls(
-            body["variant"], body["concurrency"], body["wall_s"], answers, body.get("gaps") or {}
+            body["variant"],
+            body["concurrency"],
+            body["wall_s"],
+            answers,
+            body.get("gaps") or {},
+            body.get("noise") or 0.0,
         )
 
 
@@ -173,31 +179,58 @@ def measure(
     )
 
 
+@dataclass(frozen=True)
+class Gaps:
+    """How sure the target is of each token of its greedy answers, in logits."""
+
+    by_prompt: dict[str, list[float]]
+    """Prompt → how far the best token is ahead of the second, at each token of the answer."""
+    noise: float
+    """The furthest that a token of an answer is behind the best one when the whole answer is read
+    at once: both are the target's own choice, so this is what rounding makes."""
+
+
 def ask_gaps(
-    worker: Worker, server: Server, section: ServerSection, prompts: Sequence[Prompt]
-) -> dict[str, list[float]]:
-    """Of each prompt's greedy answer: how far the best token was ahead of the second, in logits.
-    Not timed: log-probabilities slow a server down."""
+    worker: Worker,
+    server: Server,
+    section: ServerSection,
+    prompts: Sequence[Prompt],
+    answers: Sequence[Answer],
+) -> Gaps:
+    """Let the target read each answer after its prompt; the further copies of a prompt are left
+    out. Not timed: log-probabilities slow a server down."""
+    ids = {p.id: p.ids for p in prompts}
+    wanted = [a for a in answers if a.id in ids]
     bodies: list[dict[str, Any]] = [
         {
-            "input_ids": list(p.ids),
-            "sampling_params": sampling(worker),
+            "input_ids": [*ids[a.id], *a.ids],
+            "sampling_params": {"temperature": 0, "max_new_tokens": 1},
             "return_logprob": True,
             "top_logprobs_num": 2,
+            "logprob_start_len": len(ids[a.id]) - 1,
         }
-        for p in prompts
+        for a in wanted
     ]
     found: dict[str, list[float]] = {}
+    noise = 0.0
 
     async def take(place: int, body: dict[str, Any], _: float) -> None:
-        pairs = body["meta_info"].get("output_top_logprobs") or []
-        found[prompts[place].id] = [
-            round(float(pair[0][0]) - float(pair[1][0]), 4) if len(pair) > 1 else 1e9
-            for pair in pairs
+        nonlocal noise
+        meta, answer = body["meta_info"], wanted[place]
+        # The first entry belongs to the prompt's last token, of which nothing is asked.
+        best = (meta.get("input_top_logprobs") or [])[1:]
+        own = (meta.get("input_token_logprobs") or [])[1:]
+        if len(best) != len(answer.ids) or len(own) != len(answer.ids):
+            return
+        found[answer.id] = [
+            round(float(pair[0][0]) - float(pair[1][0]), 4) if pair and len(pair) > 1 else 1e9
+            for pair in best
         ]
+        behind = [float(p[0][0]) - float(o[0]) for p, o in zip(best, own, strict=True) if p and o]
+        noise = max([noise, *behind])
 
     asyncio.run(ask(worker, server, section, bodies, 4, take))
-    return found
+    return Gaps(found, round(noise, 4))
 
 
 def _answer(prompt: Prompt, body: dict[str, Any], seconds: float, *, drafted: bool) -> Answer:

@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
@@ -17,6 +16,7 @@ from ..extraction.target import load_target, pick_device
 from ..worker import Refused, Worker
 from .decode import Decoded, Sampler, Stop, plain, speculative
 from .figures import Accept, Speedup, Timed, by_dataset, paired_speedup, rate, rounded
+from .identity import Identity, Pair, compare
 from .outcome import Export, open_export, provenance, simulated_accept, versions, write
 from .prompts import Prompt, held_out
 from .report import Report, Setting
@@ -55,45 +55,13 @@ class Side:
         return out
 
 
-@dataclass(frozen=True)
-class Identity:
-    """Greedy answers with the drafter against those without."""
-
-    compared: int
-    equal: int
-    ties: int
-    example: str
-
-    @property
-    def holds(self) -> bool:
-        """All are equal, but for those that part at a tie."""
-        return self.equal + self.ties == self.compared
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "compared": self.compared,
-            "equal": self.equal,
-            "ties": self.ties,
-            "example": self.example,
-        }
-
-
-def compare(prompts: Sequence[Prompt], base: Side, draft: Side) -> Identity:
-    """Whether both sides gave the same tokens; where they part at two logits that are as good as
-    equal, that is a tie and no fault."""
-    equal, ties, example = 0, 0, ""
-    for prompt, one, other in zip(prompts, base.answers, draft.answers, strict=True):
-        if one.ids == other.ids:
-            equal += 1
-            continue
-        pairs = zip(one.ids, other.ids, strict=False)
-        place = next((i for i, (a, b) in enumerate(pairs) if a != b), None)
-        if place is not None and one.gap[place] <= TIE_GAP:
-            ties += 1
-        elif not example:
-            at = "at the end" if place is None else f"from token {place}, gap {one.gap[place]:.3g}"
-            example = f"{prompt.id} of {prompt.dataset}: {at}"
-    return Identity(len(prompts), equal, ties, example)
+def compare_sides(prompts: Sequence[Prompt], base: Side, draft: Side) -> Identity:
+    """Whether both sides gave the same tokens, but for ties."""
+    found = zip(prompts, base.answers, draft.answers, strict=True)
+    return compare(
+        (Pair(f"{p.id} of {p.dataset}", one.ids, other.ids, one.gap) for p, one, other in found),
+        TIE_GAP,
+    )
 
 
 class Reference:
@@ -177,7 +145,7 @@ class Reference:
         steps = max(gains, key=lambda k: gains[k].mean)
         side, gain = drafts[steps], gains[steps]
         greedy = self._settings.temperature == 0
-        same = [compare(self._prompts, base, d) for d in drafts.values()] if greedy else []
+        same = [compare_sides(self._prompts, base, d) for d in drafts.values()] if greedy else []
         worst = min(same, key=lambda i: i.equal + i.ties) if same else None
         identical = all(i.holds for i in same) if greedy else None
         total = side.total()

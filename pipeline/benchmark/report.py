@@ -177,6 +177,11 @@ def _identity_line(report: Report) -> list[str]:
     ties = body.get("ties", 0)
     if ties:
         text += f"; {ties} part where the target's two best tokens are as good as equal"
+    if alone := body.get("alone"):
+        text += (
+            f". The target alone, at concurrency {alone['concurrency']}, gives the same as itself "
+            f"for {alone['equal']}"
+        )
     return ["", f"{text}."]
 
 

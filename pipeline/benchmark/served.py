@@ -15,6 +15,7 @@ from ..drafter.check import algorithm_fault
 from ..drafter.config import read_config
 from ..worker import Failed, Refused, Worker
 from .figures import Speedup, paired_speedup, rounded
+from .identity import Identity, Pair, compare
 from .measure import Answer, Kept, Measurement, ask_gaps, measure, requests_for
 from .outcome import open_export, provenance, simulated_accept, versions, write
 from .prompts import held_out
@@ -26,6 +27,8 @@ BASELINE = "baseline"
 TIE_GAP = 0.25
 """Logits in bfloat16 are steps of an eighth and more apart; so close together they may change
 places with the shape of the batch."""
+MOST_NOISE = 1.0
+"""A target whose own answers are further from its choice than this is not rounding."""
 _SPECULATIVE_REQUESTS = 48
 """SGLang's own limit of running requests while it speculates, unless it is told one."""
 
@@ -158,9 +161,11 @@ class Served:
             with self._server(BASELINE, None) as server:
                 for concurrency in todo:
                     one = self._measure(server, BASELINE, concurrency, drafted=False)
-                    if self._settings.temperature == 0 and concurrency == todo[0]:
-                        gaps = ask_gaps(self._worker, server, self._section, self._prompts)
-                        one = replace(one, gaps=gaps)
+                    if self._settings.temperature == 0:
+                        gaps = ask_gaps(
+                            self._worker, server, self._section, self._prompts, one.answers
+                        )
+                        one = replace(one, gaps=gaps.by_prompt, noise=gaps.noise)
                     kept.add(one)
         except ServerError as error:
             raise Failed(f"The target without the drafter: {error}") from error
@@ -279,17 +284,8 @@ class Served:
         best = max(compared, key=lambda c: c.gain.mean)
         steps, base, one = best.variant.steps, best.base, best.with_drafter
         accept = one.accept(steps)
-        gaps = kept.get(BASELINE, self._settings.concurrency[0])
-        identity = (
-            identity_of(base, one, gaps.gaps if gaps else {})
-            if self._settings.temperature == 0
-            else None
-        )
-        identical = (
-            None
-            if identity is None
-            else identity["equal"] + identity["ties"] == identity["compared"]
-        )
+        greedy = self._settings.temperature == 0
+        identity = identity_of(base, one) if greedy else None
         elsewhere: dict[int, Speedup] = {}
         for c in compared:
             number = c.with_drafter.concurrency
@@ -308,8 +304,8 @@ class Served:
             accept_overall=rounded(accept.length),
             accept_by_dataset={n: rounded(one.accept(steps, n).length) for n in names},
             simulated_accept_length=simulated_accept(self._worker.run),
-            greedy_identical=identical,
-            identity=identity or {},
+            greedy_identical=identity.holds if identity else None,
+            identity={**identity.to_json(), **self._alone(kept, base)} if identity else {},
             baseline=_side(base),
             drafter=_side(one),
             speedup=best.gain.to_json(),
@@ -328,7 +324,7 @@ class Served:
                 accept=accept.length,
                 concurrency=one.concurrency,
                 steps=steps,
-                greedy_identical=identical,
+                greedy_identical=identity.holds if identity else None,
                 elsewhere=elsewhere,
             ),
             conditional=accept.conditional(steps),
@@ -337,6 +333,15 @@ class Served:
             provenance=provenance(self._worker, self._export, serve),
         )
         write(self._worker, report, inputs, {**versions(), "sglang": self._version})
+
+    def _alone(self, kept: Kept, base: Measurement) -> dict[str, Any]:
+        """How often the target alone gives the same as itself at another concurrency."""
+        for concurrency in self._settings.concurrency:
+            other = kept.get(BASELINE, concurrency)
+            if other is not None and concurrency != base.concurrency:
+                alone = identity_of(base, other)
+                return {"alone": {"concurrency": concurrency, "equal": alone.equal}}
+        return {}
 
     def _setting(self, c: Compared) -> Setting:
         v, one = c.variant, c.with_drafter
@@ -359,28 +364,17 @@ class Served:
         ]
 
 
-def identity_of(
-    base: Measurement, one: Measurement, gaps: dict[str, list[float]]
-) -> dict[str, Any]:
-    """Greedy answers with the drafter against those without; where they part at logits that are as
-    good as equal, that is a tie and no fault."""
-    equal, ties, compared, example = 0, 0, 0, ""
-    for a, b in zip(base.answers, one.answers, strict=True):
-        if "#" in a.id:
-            continue
-        compared += 1
-        if a.ids == b.ids:
-            equal += 1
-            continue
-        pairs = enumerate(zip(a.ids, b.ids, strict=False))
-        place = next((i for i, (x, y) in pairs if x != y), min(len(a.ids), len(b.ids)))
-        gap = gaps.get(a.id, [])
-        if place < len(gap) and gap[place] <= TIE_GAP:
-            ties += 1
-        elif not example:
-            told = f", gap {gap[place]:.3g}" if place < len(gap) else ""
-            example = f"{a.id} of {a.dataset}: from token {place}{told}"
-    return {"compared": compared, "equal": equal, "ties": ties, "example": example}
+def identity_of(base: Measurement, one: Measurement) -> Identity:
+    """Greedy answers with the drafter against those of the target alone, whose gaps are known."""
+    others = {a.id: a for a in one.answers}
+    return compare(
+        (
+            Pair(f"{a.id} of {a.dataset}", a.ids, others[a.id].ids, base.gaps.get(a.id, ()))
+            for a in base.answers
+            if "#" not in a.id and a.id in others
+        ),
+        max(TIE_GAP, min(base.noise, MOST_NOISE)),
+    )
 
 
 def _side(one: Measurement) -> dict[str, Any]:

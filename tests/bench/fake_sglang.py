@@ -65,8 +65,13 @@ def generate(body: dict[str, Any]) -> dict[str, Any]:
         meta |= {"spec_verify_ct": rounds, "spec_correct_drafts_histogram": taken}
     time.sleep(PASS_S * passes)
     if body.get("return_logprob"):
+        # As SGLang tells them: from a place in the input on, and of that place itself nothing.
+        start = body["logprob_start_len"]
         pair = [[-0.1, 1, None], [-0.2, 2, None]]
-        meta["output_top_logprobs"] = [pair for _ in new]
+        meta["input_top_logprobs"] = [None, *(pair for _ in ids[start + 1 :])]
+        meta["input_token_logprobs"] = [[None, ids[start], None]] + [
+            [-0.1, token, None] for token in ids[start + 1 :]
+        ]
     if body.get("return_hidden_states"):
         meta["hidden_states"] = [states(ids)]
         new = [STATES[" ".join(map(str, ids))]["next"]]

@@ -83,7 +83,12 @@ def test_baseline_and_drafter_in_turn_over_the_sweep(
     assert set(body["accept_length"]["by_dataset"]) == {"a", "b"}
     assert body["speedup"]["mean"] > 1.5 and body["speedup"]["low"] > 1
     assert body["greedy_identical"] is True
-    assert body["identity"] == {"compared": 8, "equal": 8, "ties": 0, "example": ""}
+    whole = {"compared": 8, "equal": 8, "ties": 0, "example": ""}
+    here = body["settings"]["concurrency"]
+    assert body["identity"] == {
+        **whole,
+        "alone": {"concurrency": 5 - here, "equal": 8},
+    }  # of 1 and 4 the other one
     assert "a gain of" in body["verdict"] and "at concurrency" in body["verdict"]
     done = [s for s in body["sweep"] if not s["failed"]]
     assert [(s["steps"], s["concurrency"]) for s in done] == [(1, 1), (1, 4), (3, 1), (3, 4)]
