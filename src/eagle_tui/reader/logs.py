@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from datetime import tzinfo
 from pathlib import Path
@@ -24,11 +24,15 @@ CONTEXT = 60
 """Rows before one that tell whether it continues a traceback."""
 _PROBES = 16
 """Blocks without any time that are passed over in the search for one."""
-_SEVERE = re.compile(
-    rb"ERROR|CRITICAL|FATAL|WARN|Fatal|Segmentation|CUDA error|Traceback|Error\b|Exception\b|"
-    rb"error:|Warning:|warning:|Killed|core dumped"
-)
-"""What stands in a block that can hold a line of level warning or above."""
+_ERROR_WORDS = (
+    b"error", b"critical", b"fatal", b"traceback", b"exception", b"segmentation", b"killed",
+    b"dumped",
+)  # fmt: skip
+_WORDS = {"error": _ERROR_WORDS, "warning": (*_ERROR_WORDS, b"warn")}
+"""One of these stands, in small letters, in every row of that level that does not merely continue
+another one. Looking for words is much faster than a pattern of them: 64 MB in 0.3 s."""
+_BLANK = (b" ", b"\t")
+_JOINS = (b"During handling", b"The above exception")
 
 
 class NoSuchLog(LookupError):
@@ -111,15 +115,14 @@ class LogReader:
             if looked >= LOOK:
                 break
             looked += BLOCK
-            data, base = _around(fd, block)
-            mine = data[block - base :]
             border = block if query.backward else min(block + BLOCK, size)
             last_block = block + BLOCK >= size
-            if not _may_hold(mine, query):
+            if not _may_hold(fd, block, query):
                 start, end = (border, end) if query.backward else (start, border)
                 # The last row may go on; so its block is looked at again.
                 whole = block if last_block else whole
                 continue
+            data, base = _around(fd, block)
             rows = loglines.rows_of_block(data, base, block)
             if last_block and rows and data[-1:] != b"\n":
                 whole = rows[-1].start
@@ -152,6 +155,9 @@ class LogReader:
             inside = [
                 i for i in inside if raw in data[rows[i].start - base : rows[i].end - base].lower()
             ]
+        if query.level in _WORDS:
+            severe = _severe(data, base, rows, _WORDS[query.level])
+            inside = [i for i in inside if i in severe]
         found: list[tuple[int, LogLine]] = []
         while inside and len(found) < room:
             part, inside = (
@@ -169,8 +175,7 @@ class LogReader:
         """Those of the rows `wanted` that pass the filters. Rows that continue another one have its
         level, so some before each are looked at, too."""
         needle = query.text.casefold()
-        before = {i for w in wanted for i in range(max(w - CONTEXT, 0), w)}
-        numbers = sorted(before.union(wanted))
+        numbers = sorted({i for w in wanted for i in _with_head(data, base, rows, w)})
         seen = [loglines.shown(data[rows[i].start - base : rows[i].end - base]) for i in numbers]
         asked = set(wanted)
         found = []
@@ -225,8 +230,50 @@ def _raw_rows(fd: int, block: int) -> Iterator[tuple[Row, bytes]]:
         yield row, data[row.start - base : row.end - base]
 
 
-def _may_hold(data: bytes, query: LogQuery) -> bool:
+def _may_hold(fd: int, block: int, query: LogQuery) -> bool:
     """Whether a block can hold a row that is wanted, told without making rows."""
-    if query.text.isascii() and query.text and query.text.lower().encode() not in data.lower():
+    needle = query.text.lower().encode() if query.text.isascii() else b""
+    words = _WORDS.get(query.level or "", ())
+    if not needle and not words:
+        return True
+    data = os.pread(fd, BLOCK + 2 * loglines.CUT, block)
+    if b"\r" in data[BLOCK:]:  # a progress bar can be longer
+        data = os.pread(fd, loglines.AFTER, block)
+    low = data.lower()
+    if needle and needle not in low:
         return False
-    return query.level not in ("warning", "error") or _SEVERE.search(data) is not None
+    # What continues an error may stand in the block after it.
+    return not words or data[:1] in _BLANK or any(word in low for word in words)
+
+
+def _severe(data: bytes, base: int, rows: list[Row], words: tuple[bytes, ...]) -> set[int]:
+    """The rows that hold one of the words, and those that are indented below one."""
+    if not rows:
+        return set()
+    starts = [row.start - base for row in rows]
+    low = data.lower()
+    first, end = starts[0], rows[-1].end - base
+    found: set[int] = set()
+    for word in words:
+        at = low.find(word, first, end)
+        while at >= 0:
+            index = bisect_right(starts, at) - 1
+            found.add(index)
+            at = low.find(word, rows[index].end - base, end)
+    for index in sorted(found):
+        below = index + 1
+        while below < len(rows) and data[starts[below] : starts[below] + 1] in _BLANK:
+            found.add(below)
+            below += 1
+    return found
+
+
+def _with_head(data: bytes, base: int, rows: list[Row], index: int) -> range:
+    """A row with those before it that it may continue."""
+    first = index
+    while first > max(index - CONTEXT, 0):
+        start = rows[first].start - base
+        if data[start : start + 1] not in _BLANK and not data.startswith(_JOINS, start):
+            break
+        first -= 1
+    return range(first, index + 1)

@@ -81,6 +81,14 @@ class SampleBook:
         """To look on backward."""
         return self._query(cursor=self._cursor)
 
+    def first(self) -> SampleQuery:
+        """To look from the files' ends, as far as they are to be seen now."""
+        return self._query()
+
+    def reaches_beyond(self, at: float) -> bool:
+        """Whether something is held that is later than Unix time `at`."""
+        return any(head.at > at for head in (*self.heads, *self.waiting))
+
     def news(self) -> SampleQuery:
         """To look at what came since."""
         return self._query(floor=self._ends)

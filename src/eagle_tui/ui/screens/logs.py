@@ -83,7 +83,12 @@ class LogsScreen(RunScreen):
         self.window.begin(name)
         self.view.say("")
         self._list()
-        self._go(None)
+        frame = self.eagle.frame
+        if self.eagle.mode and frame is not None:
+            # A replay shows what was: the log stands at the same time.
+            self.run_worker(self._go_to_time(frame.status.at), group="rows", exclusive=True)
+        else:
+            self._go(None)
 
     def _go(self, offset: int | None) -> None:
         """Show the rows around a byte; None: the end."""
@@ -302,6 +307,8 @@ class LogsScreen(RunScreen):
             return
         if offset is None:
             self.view.say("no times stand in this log", alarm=True)
+            if not window.asked:
+                await self._fill_around(None)
             return
         window.follow = False
         window.match = offset if offset < window.size else None

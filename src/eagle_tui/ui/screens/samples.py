@@ -67,12 +67,26 @@ class SamplesScreen(RunScreen):
         if not book.asked:
             self._look_on()
             return
-        if not book.rewritten:
+        if self.eagle.mode:
+            await self._load_past()
+        elif not book.rewritten:
             page = await self.eagle.client.find_samples(book.news())
-            if book is self.book:
-                book.take_news(page, self._reading)
-                self._selected()
+            book.take_news(page, self._reading)
+            self._selected()
         self._look_on()
+
+    async def _load_past(self) -> None:
+        """In a replay no file grows, but more of it is seen, or less when one went back."""
+        book, frame = self.book, self.eagle.frame
+        if frame is not None and book.reaches_beyond(frame.status.at + 1):
+            book.begin()
+            self._selected()
+            return
+        query = book.first()
+        page = await self.eagle.client.find_samples(query)
+        if query == book.first():
+            book.take_news(page, self._reading)
+            self._selected()
 
     @property
     def _reading(self) -> bool:
