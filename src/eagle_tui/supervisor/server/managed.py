@@ -6,7 +6,6 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
-from eagle_tui import proc
 from eagle_tui.config.model import RunConfig, ServerSection
 from eagle_tui.config.target import NoSuchModel
 from eagle_tui.protocol import ServerState, ServerStatus, Severity
@@ -14,9 +13,8 @@ from eagle_tui.rundir import keys
 from eagle_tui.rundir.desired import Endpoint
 from eagle_tui.supervisor import launch
 from eagle_tui.supervisor.launch import Exit, Handle
-from eagle_tui.supervisor.launches import LOST
 from eagle_tui.supervisor.phases import Deaths
-from eagle_tui.supervisor.server import memory, resolved
+from eagle_tui.supervisor.server import lost, memory, resolved
 from eagle_tui.supervisor.server.closing import Closing
 from eagle_tui.supervisor.server.context import Context, Plan, Wish
 from eagle_tui.supervisor.server.ports import free_port, port_taken
@@ -166,7 +164,10 @@ class ManagedServer:
             self._watch = Watch(self.section, self._c, attempt.url, self._log_path())
             handle = launch.adopt(attempt.token, attempt.process)
             if handle is None:
-                self._lost(attempt)
+                left = lost.settle(self._c.store, attempt, self._watch.diagnose(""), self._wall())
+                self._watch = None
+                if left:
+                    self._say("warning", left)
             else:
                 self._take_over(attempt, handle)
 
@@ -183,26 +184,6 @@ class ManagedServer:
         since = self._mono() - max(0.0, self._wall() - attempt.launched_at)
         self._start = Start(since, store.servers.last_start_s(self.section.name, ""))
         self._say("info", f"adopted (pid {handle.process.pid})")
-
-    def _lost(self, attempt: Attempt) -> None:
-        """An attempt of a supervisor before us is over, and nobody saw how."""
-        assert self._watch is not None
-        reason, token, leader = (
-            "ended while no supervisor was there",
-            attempt.token,
-            attempt.process,
-        )
-        found = self._watch.diagnose("")
-        if found is not None:
-            reason = f"{reason}: {found.sentence}"
-        rule, remedy = (found.rule, found.remedy) if found else (LOST, "")
-        self._c.store.servers.diagnosed(token, rule, remedy)
-        self._c.store.ended(token, self._wall(), outcome="lost", reason=reason)
-        self._watch = None
-        if orphans := proc.family(token, leader) if leader else list(proc.with_token(token)):
-            named = ", ".join(f"{proc.title(p)} (pid {p.pid})" for p in orphans)
-            proc.kill(orphans)
-            self._say("warning", f"processes that outlived it were killed: {named}")
 
     # -- launch -----------------------------------------------------------------------------------
 
