@@ -119,6 +119,13 @@ class EagleApp(TerminalApp, inherit_bindings=False):
         return None
 
     @property
+    def _background_screens(self) -> list[Screen[Any]]:
+        """Textual takes the screen below the top one for visible, however opaque the top one is,
+        and repaints all of the top one whenever a message reaches the one below. Only dialogs let
+        something through."""
+        return super()._background_screens if self.screen.is_modal else []
+
+    @property
     def scope(self) -> RunScreen:
         """The numbered screen that acts, whatever lies over it."""
         screens = [item for item in self.screen_stack if isinstance(item, RunScreen)]

@@ -83,6 +83,8 @@ class Past:
         self._whole: set[str] = set()
         """Metrics whose history was fetched for this window."""
         self._marks_wanted = True
+        self._version = 0
+        """Grows when anything but the newest values changes."""
 
     @property
     def step_s(self) -> float:
@@ -110,6 +112,7 @@ class Past:
         """What is there may have gaps: everything is asked for again."""
         self._whole.clear()
         self._marks_wanted = True
+        self._version += 1
 
     def rewind(self) -> None:
         """Time was set, as in a replay: what was collected may be of later."""
@@ -132,6 +135,7 @@ class Past:
             marks = await client.marks(begin)
             if window == self.window:
                 self.marks, self._marks_wanted = marks, False
+                self._version += 1
         until = None if window.follows else end
         for name in names:
             if name in self._whole:
@@ -148,6 +152,7 @@ class Past:
                 track.buckets |= {n: b for n, b in live.buckets.items() if n > after}
             self._tracks[name] = track if found.points or live is None else live
             self._whole.add(name)
+            self._version += 1
 
     def live(self, status: Status) -> None:
         """A snapshot came: the tracks that go along with now grow by it."""
@@ -162,6 +167,23 @@ class Past:
             if value is not None:
                 track.add(status.at, value, LIVE_S)
             track.forget(oldest)
+
+    def grid(self, now: float, columns: int) -> tuple[float, float, float]:
+        """Begin and end of a chart of so many columns, aligned to the wall clock, and the seconds
+        of a column."""
+        step = self.window.span_s / columns
+        end = self.window.shown(now)[1] // step * step
+        return end - columns * step, end, step
+
+    def state(self, now: float) -> tuple[object, ...]:
+        """While this stays the same, a chart looks the same: it need not be drawn again."""
+        return self._version, self.window, self.window.shown(now), self.chosen
+
+    def values(self, name: str, now: float, columns: int) -> list[float | None]:
+        """A metric over that grid. None: a gap."""
+        _, end, step = self.grid(now, columns)
+        # A moment more than `end`: a multiple of `step` may come out a bit below itself.
+        return self.track(name).values(end + step / 2, step, columns)
 
     def marks_shown(self, now: float) -> list[Mark]:
         """The marks within the window, the oldest first."""

@@ -17,6 +17,9 @@ SPANS_S = (
 )  # fmt: skip
 """What zooming steps through."""
 DEFAULT_SPAN_S = 30 * MINUTE
+MOVES = 120
+"""A chart that goes along with now moves on so many times while its span passes: each move costs
+the bytes of all its rows."""
 SCROLL_SHARE = 0.25
 """Share of the window by which one key press scrolls."""
 LABEL_GAP = 3
@@ -41,6 +44,14 @@ class Window:
     def bounds(self, now: float) -> tuple[float, float]:
         """Begin and end as Unix time."""
         end = now if self.end is None else self.end
+        return end - self.span_s, end
+
+    def shown(self, now: float) -> tuple[float, float]:
+        """Begin and end of what a chart shows, moving on in steps where it goes along with now."""
+        if self.end is not None:
+            return self.bounds(now)
+        step = self.span_s / MOVES
+        end = now // step * step
         return end - self.span_s, end
 
     def zoomed(self, by: int, now: float) -> Window:

@@ -73,6 +73,8 @@ class GpuTable(Table):
         self.frame: Frame | None = None
         self.heat = HEATS[0]
         self._by_key: dict[str, GpuStatus] = {}
+        self._drawn_for: tuple[object, ...] = ()
+        self._strips: dict[str, Line] = {}
 
     def show(self, frame: Frame) -> None:
         self.frame = frame
@@ -109,7 +111,7 @@ class GpuTable(Table):
         line = titles(COLUMNS, widths, look.muted, hidden)
         if "strip" in widths and self.frame is not None:
             cells = widths["strip"]
-            start, end = self._bounds(cells)
+            start, end, _ = self.past.grid(self.canvas.eagle.clock.wall(), cells)
             if "note" in widths:
                 title = Pen().cell(f"{self.heat.title} ", widths["note"], look.key, right=True)
                 line["note"] = title.segments
@@ -123,26 +125,30 @@ class GpuTable(Table):
             texts["name"] = (texts["name"][0], texts["note"][1])
         line = drawn(COLUMNS, widths, texts)
         if "strip" in widths:
-            line["strip"] = self._strip(gpu, widths["strip"])
+            line["strip"] = self._kept_strip(gpu, widths["strip"])
         return line
 
-    def _bounds(self, cells: int) -> tuple[float, float]:
-        """Begin and end of what a strip of so many cells shows."""
-        step = self.past.window.span_s / cells
-        _, end = self.past.window.bounds(self.canvas.eagle.clock.wall())
-        end = end // step * step
-        return end - cells * step, end
+    def _kept_strip(self, gpu: GpuStatus, cells: int) -> Line:
+        """The strip; drawn again only when the charts move on."""
+        state = self.past.state(self.canvas.eagle.clock.wall())
+        key = (self.heat, cells, self.canvas.palette, state)
+        if key != self._drawn_for:
+            self._drawn_for = key
+            self._strips.clear()
+        name = str(gpu.index)
+        if name not in self._strips:
+            self._strips[name] = self._strip(gpu, cells)
+        return self._strips[name]
 
     def _strip(self, gpu: GpuStatus, cells: int) -> Line:
         look, heat = self.canvas.palette, self.heat
-        _, end = self._bounds(cells)
-        step = self.past.window.span_s / cells
-        track = self.past.track(f"gpu{gpu.index}.{heat.figure}")
+        now = self.canvas.eagle.clock.wall()
+        values = self.past.values(f"gpu{gpu.index}.{heat.figure}", now, cells)
         top = heat.top
         if heat.figure == "power_w" and gpu.power_limit_w:
             top = gpu.power_limit_w
         pen = Pen()
-        for text, share in strip(track.values(end, step, cells), top, self.canvas.glyphs.mode):
+        for text, share in strip(values, top, self.canvas.glyphs.mode):
             style = look.level(share, heat.warn, heat.error) if share is not None else look.track
             pen.add(text, style)
         return pen.segments

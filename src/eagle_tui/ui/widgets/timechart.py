@@ -39,12 +39,21 @@ class TimeChart(Canvas):
         the scale's numbers. With `tells` the selected mark's text replaces the axis."""
         super().__init__(id=id)
         self.metric, self.top, self.label, self.tells = metric, top, label, tells
+        self._drawn_for: tuple[object, ...] = ()
+        self._lines: list[Line] = []
 
     @property
     def past(self) -> Past:
         return self.eagle.past
 
     def draw(self, width: int, height: int) -> Iterable[Line]:
+        state = self.past.state(self.eagle.clock.wall())
+        key = (self.metric, width, height, self.top, self.palette, self.glyphs, state)
+        if key != self._drawn_for:
+            self._drawn_for, self._lines = key, list(self._draw(width, height))
+        return self._lines
+
+    def _draw(self, width: int, height: int) -> Iterable[Line]:
         left = AXIS if width >= AXIS_FROM else 0
         cells = width - left - 1
         if cells <= 0 or not self.metric:
@@ -52,13 +61,11 @@ class TimeChart(Canvas):
         rows = height - 1 if height >= 3 else height
         mode = self.glyphs.mode
         columns = cells * columns_per_cell(mode)
-        step = self.past.window.span_s / columns
-        _, asked = self.past.window.bounds(self.eagle.clock.wall())
-        end = asked // step * step
-        start = end - columns * step
-        values = self.past.track(self.metric).values(asked, step, columns)
+        now = self.eagle.clock.wall()
+        start, end, _ = self.past.grid(now, columns)
+        values = self.past.values(self.metric, now, columns)
         known = [value for value in values if value is not None]
-        marks = mark_cells(self.past.marks, start, end + step, cells)
+        marks = mark_cells(self.past.marks, start, end, cells)
         if not known:
             yield Pen().add(" " * left + " nothing measured here", self.palette.muted).segments
             yield from ([] for _ in range(rows - 1))
