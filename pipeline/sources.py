@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import os
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +25,19 @@ EXCERPT = 300
 _PARQUET_ROWS = 256
 _WHOLE_FILE = 512 << 20
 """Bytes of a JSON file that is one object and so has to be read as a whole."""
+_GZIP = b"\x1f\x8b"
+_PARQUET = b"PAR1"
+_UNREAD = {
+    b"\x28\xb5\x2f\xfd": "compressed with zstd",
+    b"\xfd7zXZ": "compressed with xz",
+    b"BZh": "compressed with bzip2",
+    b"PK\x03\x04": "a ZIP archive",
+    b"\xff\xfe": "in UTF-16",
+    b"\xfe\xff": "in UTF-16",
+}
+"""What files begin with that we do not read, and what these are."""
+_READ_ERRORS = (OSError, EOFError, zlib.error)
+"""What reading a file raises: disks and permissions, and gzip that is cut off or damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +77,7 @@ def open_source(run: RunDir, dataset: DatasetSection) -> Source:
     path = source_path(run, dataset)
     if path is None:
         return _hugging_face(dataset, dataset.source)
-    if not path.exists():
+    if not os.path.exists(path):  # noqa: PTH110 - unlike Path.exists it raises nothing
         raise Refused(
             f"dataset {dataset.name}: there is no file {path}. Correct `source` in run.toml "
             "(paths are relative to it)."
@@ -71,51 +87,86 @@ def open_source(run: RunDir, dataset: DatasetSection) -> Source:
         return _trajectories(path, found) if found else _hugging_face(dataset, str(path))
     if path.stat().st_size == 0:
         raise Refused(f"dataset {dataset.name}: {path} is empty.")
-    if path.suffix == ".parquet":
-        return _parquet(dataset, path)
-    return _json(dataset, path)
+    try:
+        magic = _magic(path)
+        if magic.startswith(_PARQUET) or path.suffix == ".parquet":
+            return _parquet(dataset, path)
+        with _open(path) as file:
+            head = file.read(json_stream.CHUNK)
+        return _json(dataset, path, head, packed=magic.startswith(_GZIP))
+    except _READ_ERRORS as error:
+        raise Refused(f"dataset {dataset.name}: {path} cannot be read: {error}") from error
 
 
-def _json(dataset: DatasetSection, path: Path) -> Source:
+def _json(dataset: DatasetSection, path: Path, head: bytes, *, packed: bool) -> Source:
     """What a file holds is seen from its beginning, not from its name."""
-    with _open(path) as file:
-        head = file.read(json_stream.CHUNK)
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise Refused(f"dataset {dataset.name}: {path} is in UTF-16. Convert it to UTF-8.")
+    for magic, what in _UNREAD.items():
+        if head.startswith(magic):
+            raise Refused(
+                f"dataset {dataset.name}: {path} is {what}. Convert it to JSONL in UTF-8 (it may "
+                "be compressed with gzip)."
+            )
     body = head.removeprefix(json_stream.BOM).lstrip(b" \t\r\n")
     if body.startswith(b"[") and not _is_row_list(body):
         return Source(str(path), None, lambda: _parsed(path, json_stream.read_array))
-    total = _count_lines(path) if path.suffix != ".gz" else None
-    if body.startswith(b"{") and (total == 1 or not _first_line_is_whole(body)):
+    total = None if packed else _count_lines(path)
+    if body.startswith(b"{") and (total == 1 or not _is_lines(body)):
         return Source(str(path), None, lambda: _single_object(path))
     return Source(str(path), total, lambda: _parsed(path, json_stream.read_lines))
 
 
 def _is_row_list(body: bytes) -> bool:
     """Is every line a JSON array of its own (a row that is a list of turns)?"""
-    lines = body.split(b"\n")[:2]
-    if len(lines) < 2 or not lines[1].lstrip().startswith(b"["):
+    lines = _first_lines(body, 2)
+    first = _parse(lines[0])
+    if not isinstance(first, list):
         return False
-    try:
-        return isinstance(json_stream.parse(lines[0]), list)
-    except ValueError:
-        return False
+    if len(lines) == 1:
+        return bool(first) and all(
+            isinstance(t, dict) and ("role" in t or "from" in t) for t in first
+        )
+    return lines[1].startswith(b"[")
 
 
-def _first_line_is_whole(body: bytes) -> bool:
-    """Is the first line an object (or too long to say)? A pretty-printed object is not."""
-    line, newline, _ = body.partition(b"\n")
-    if not newline:
+def _is_lines(body: bytes) -> bool:
+    """Is each line an object (or too long to say)? Those of a pretty-printed one are not. A first
+    line that is broken is no reason to doubt it when the next two are whole."""
+    lines = _first_lines(body, 3)
+    if len(lines) == 1 or _parse(lines[0]) is not None:
         return True
+    if all(isinstance(_parse(line), dict) for line in lines[1:]) and len(lines) == 3:
+        return True
+    return len(lines[0]) > 1 and not lines[0].endswith((b"{", b"[", b","))
+
+
+def _first_lines(body: bytes, count: int) -> list[bytes]:
+    """The first lines that are not blank; at least one."""
+    found: list[bytes] = []
+    for _, line in json_stream.read_lines(io.BytesIO(body)):
+        if line.strip():
+            found.append(line.strip())
+        if len(found) == count:
+            break
+    return found
+
+
+def _parse(line: bytes) -> Any:
+    """What the line holds; None when it is no JSON."""
     try:
-        json_stream.parse(line)
+        return json_stream.parse(line)
     except ValueError:
-        return len(line.strip()) > 1 and not line.rstrip().endswith((b"{", b"[", b","))
-    return True
+        return None
+
+
+def _magic(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(8)
 
 
 def _open(path: Path) -> IO[bytes]:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+    """The file's bytes, unpacked where it is packed, whatever it is called."""
+    packed = _magic(path).startswith(_GZIP)
+    return gzip.open(path, "rb") if packed else path.open("rb")  # type: ignore[return-value]
 
 
 def _count_lines(path: Path) -> int:
@@ -142,14 +193,17 @@ def _parsed(
                 except ValueError as error:
                     value, problem = None, str(error)
                 yield RawRow(number, value, problem, offset, data)
-    except (OSError, EOFError, json_stream.BrokenFileError) as error:
+    except (*_READ_ERRORS, json_stream.BrokenFileError) as error:
         raise Failed(f"{path}: cannot be read after row {number}: {error}") from error
 
 
 def _single_object(path: Path) -> Iterator[RawRow]:
     """A file that is one object: a row (a SWE-agent trajectory), or rows under one of its keys."""
-    with _open(path) as file:
-        data = file.read(_WHOLE_FILE + 1)
+    try:
+        with _open(path) as file:
+            data = file.read(_WHOLE_FILE + 1)
+    except _READ_ERRORS as error:
+        raise Failed(f"{path}: cannot be read: {error}") from error
     if len(data) > _WHOLE_FILE:
         raise Failed(
             f"{path} is one JSON object of more than {_WHOLE_FILE >> 20} MB. Write its rows as "
@@ -158,7 +212,12 @@ def _single_object(path: Path) -> Iterator[RawRow]:
     try:
         body = json_stream.parse(data.removeprefix(json_stream.BOM))
     except ValueError as error:
-        raise Failed(f"{path}: not valid JSON ({error}).") from error
+        raise Failed(
+            f"{path}: not valid JSON ({error}). Rows of JSONL are one object a line."
+        ) from error
+    if not isinstance(body, dict):
+        yield RawRow(1, body)
+        return
     lists = [
         value
         for key in ("data", "rows", "train", "examples")

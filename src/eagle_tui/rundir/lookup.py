@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def missing(config: RunConfig, run: RunDir) -> list[str]:
         found.append(f"notify.command: there is no program {hook[0]!r}")
     for dataset in config.dataset:
         path = source_path(run, dataset)
-        if path is not None and not path.exists():
+        if path is not None and not os.path.exists(path):  # noqa: PTH110 - it raises nothing
             found.append(f"dataset {dataset.name}: source: there is no file {path}")
     return found
 

@@ -27,6 +27,8 @@ UPSTREAM: dict[str, tuple[str, ...]] = {
 }
 """Of which phases a phase uses the output."""
 
+_SUFFIXES = ("jsonl", "json", "ndjson", "parquet", "traj")
+
 SETTINGS: dict[str, set[str]] = {
     "merge": set(),
     "extract": {"nproc", "device", "batch_tokens", "keep_free_bytes", "rolling_window_gb"},
@@ -62,7 +64,7 @@ def fingerprint(body: Any) -> str:
 
 def file_fingerprint(path: Path) -> str:
     """Hash of a file's size, beginning and end: cheap for files of many GB, and the same for a copy
-    of the file. `missing` if absent."""
+    of the file; of a directory, of the names in it. `missing` if absent, `unreadable` if so."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -70,11 +72,14 @@ def file_fingerprint(path: Path) -> str:
             digest = hashlib.sha256(file.read(SAMPLED))
             file.seek(max(0, size - SAMPLED))
             digest.update(file.read(SAMPLED))
-    except (FileNotFoundError, IsADirectoryError):
-        return (
-            "missing" if not path.exists() else fingerprint(sorted(p.name for p in path.iterdir()))
-        )
-    return fingerprint([size, digest.hexdigest()])
+        return fingerprint([size, digest.hexdigest()])
+    except IsADirectoryError:
+        try:
+            return fingerprint(sorted(p.name for p in path.iterdir()))
+        except OSError:
+            return "unreadable"
+    except OSError:
+        return "unreadable" if os.path.lexists(path) else "missing"
 
 
 def source_path(run: RunDir, dataset: DatasetSection) -> Path | None:
@@ -82,12 +87,11 @@ def source_path(run: RunDir, dataset: DatasetSection) -> Path | None:
 
     A source is a file if it exists, or has a suffix that we read, or begins with `.`, `/` or `~`.
     """
-    path = Path(dataset.source).expanduser()
-    path = path if path.is_absolute() else run.root / path
-    looks_local = path.suffix in (".jsonl", ".json", ".parquet", ".ndjson") or dataset.source[
-        0
-    ] in ("./~")
-    return path if looks_local or path.exists() else None
+    path = run.root / os.path.expanduser(dataset.source)  # noqa: PTH111 - `~nobody` stays as it is
+    suffix = path.name.lower().removesuffix(".gz").rpartition(".")[2]
+    looks_local = suffix in _SUFFIXES or dataset.source.startswith((".", "/", "~"))
+    # Unlike Path.exists this raises nothing, whatever the name.
+    return path if looks_local or os.path.exists(path) else None  # noqa: PTH110
 
 
 def inputs_of(config: RunConfig, run: RunDir, phase: str) -> dict[str, str]:

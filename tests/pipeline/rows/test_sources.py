@@ -16,6 +16,7 @@ from eagle_tui.config.model import DatasetSection
 from eagle_tui.pipeline import json_stream
 from eagle_tui.pipeline.sources import RawRow, open_source
 from eagle_tui.pipeline.worker import Failed, Refused
+from eagle_tui.rundir.manifest import file_fingerprint, source_path
 from eagle_tui.rundir.paths import RunDir
 
 
@@ -181,3 +182,76 @@ def test_what_cannot_be_read_is_refused(
         (tmp_path / name).write_bytes(data)
     with pytest.raises(Refused, match=said):
         _open(tmp_path, name)
+
+
+def test_gzip_is_seen_from_the_content_and_its_damage_is_told(tmp_path: Path) -> None:
+    rows = b"".join(b'{"a":%d}\n' % n for n in range(9))
+    packed = gzip.compress(rows)
+    (tmp_path / "named-plain.jsonl").write_bytes(packed)
+    (tmp_path / "plain.jsonl.gz").write_bytes(rows)
+    for name in ("named-plain.jsonl", "plain.jsonl.gz"):
+        assert [r.value for r in read(tmp_path, name)] == [{"a": n} for n in range(9)]
+    bad_block = packed[:10] + b"\xff" * 12 + packed[22:]
+    for name, data in (("cut", packed[:-9]), ("bits", bad_block), ("sum", packed[:-8] + b"x" * 8)):
+        (tmp_path / f"{name}.jsonl.gz").write_bytes(data)
+        with pytest.raises((Refused, Failed), match=rf"{name}\.jsonl\.gz.* cannot be read"):
+            read(tmp_path, f"{name}.jsonl.gz")
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"\x28\xb5\x2f\xfd0123", "zstd"),
+        (b"PK\x03\x040123", "ZIP"),
+        ('{"a":1}'.encode("utf-16"), "UTF-16"),
+        (gzip.compress('{"a":1}'.encode("utf-16")), "UTF-16"),
+    ],
+)
+def test_files_that_are_something_else_are_named(tmp_path: Path, data: bytes, what: str) -> None:
+    (tmp_path / "a.jsonl").write_bytes(data)
+    with pytest.raises(Refused, match=what):
+        _open(tmp_path, "a.jsonl")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "no.jsonl.gz",
+        "Data/NO.JSONL",
+        "file/x.jsonl",
+        "loop.jsonl",
+        "x" * 300 + ".json",
+        "~nobody/x",
+    ],
+)
+def test_a_source_that_cannot_be_there_is_no_hub_id(tmp_path: Path, source: str) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "loop.jsonl").symlink_to("loop.jsonl")
+    with pytest.raises(Refused, match="there is no file"):
+        _open(tmp_path, source)
+    dataset = DatasetSection(name="d", source=source)
+    path = source_path(RunDir.at(tmp_path), dataset)
+    assert path is not None
+    assert file_fingerprint(path) in ("missing", "unreadable")
+
+
+def test_a_broken_first_line_is_one_row_and_not_the_whole_file(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b'{"messages": [\n{"a":1}\n{"a":2}\n')
+    rows = read(tmp_path, "a.jsonl")
+    assert [bool(r.problem) for r in rows] == [True, False, False]
+    (tmp_path / "b.json").write_bytes(b'{"data": [\n{"a":1}\n]}\n')
+    assert [r.value for r in read(tmp_path, "b.json")] == [{"a": 1}]
+
+
+@pytest.mark.parametrize("gap", ["\n", "\n\n", "\r\n \n"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_lists_of_turns_by_lines(tmp_path: Path, gap: str, count: int) -> None:
+    turns = [{"role": "user", "content": "x"}]
+    (tmp_path / "a.jsonl").write_text(gap.join([json.dumps(turns)] * count) + gap)
+    assert [r.value for r in read(tmp_path, "a.jsonl")] == [turns] * count
+
+
+def test_a_trajectory_that_is_no_object_is_a_row(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "1.traj").write_text("[1]")
+    assert [r.value for r in read(tmp_path, "t")] == [[1]]
