@@ -77,7 +77,7 @@ class LogsScreen(RunScreen):
     @property
     def _busy(self) -> bool:
         """Whether rows are on their way: then no others may be put in."""
-        return any(worker.group == "rows" and worker.is_running for worker in self.workers)
+        return any(worker.group == "rows" and not worker.is_finished for worker in self.workers)
 
     def _open(self, name: str) -> None:
         self.window.begin(name)
@@ -311,9 +311,12 @@ class LogsScreen(RunScreen):
                 await self._fill_around(None)
             return
         window.follow = False
-        window.match = offset if offset < window.size else None
+        window.match = offset
         self.view.say("")
         await self._fill_around(offset)
+        if offset >= window.size:
+            window.match = None  # it is later than all that was written
+            self.view.redraw()
 
     def do_back(self) -> None:
         window = self.window
