@@ -7,6 +7,7 @@ A message is `{role: system|user|assistant|tool, content: str}`, an assistant's 
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,8 @@ ROLES: dict[str, str] = {
 _CALL_ROLES = ("function_call", "tool_call")
 _TEXT_KEYS = ("content", "value", "text", "system_prompt")
 _REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
+_MAX_DEPTH = 64
+"""Levels of objects and lists in a message or tool: everything that walks a row later recurses."""
 
 
 @dataclass(frozen=True)
@@ -205,8 +208,8 @@ def _calls(value: Any) -> list[dict[str, Any]]:
         arguments = function.get("arguments", function.get("parameters", {}))
         if isinstance(arguments, str):
             try:
-                read = json.loads(arguments)
-            except (ValueError, RecursionError):
+                read = parse(arguments.encode("utf-8", "surrogatepass"))
+            except ValueError:
                 read = None
             arguments = read if isinstance(read, dict) else arguments
         body: dict[str, Any] = {
@@ -228,8 +231,8 @@ def _tools(value: Any) -> list[dict[str, Any]]:
         if not value.strip():
             return []
         try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
+            value = parse(value.encode("utf-8", "surrogatepass"))
+        except ValueError:
             raise Rejected("bad tools", "`tools` is not valid JSON") from None
     if not value:
         return []
@@ -247,21 +250,26 @@ def _tools(value: Any) -> list[dict[str, Any]]:
 
 
 class _Scrubber:
-    """Makes every text of a value valid UTF-8 and counts those that were not."""
+    """Makes a value fit for JSON: texts become valid UTF-8, and those that were not are counted;
+    NaN and infinities become null. Rejected when it is nested too deeply."""
 
     def __init__(self) -> None:
         self.count = 0
 
-    def __call__(self, value: dict[str, Any]) -> dict[str, Any]:
-        return {self._text(key): self._value(item) for key, item in value.items()}
+    def __call__(self, value: dict[str, Any], depth: int = 0) -> dict[str, Any]:
+        return {self._text(key): self._value(item, depth + 1) for key, item in value.items()}
 
-    def _value(self, value: Any) -> Any:
+    def _value(self, value: Any, depth: int) -> Any:
+        if depth > _MAX_DEPTH:
+            raise Rejected("nested too deeply", f"more than {_MAX_DEPTH} levels")
         if isinstance(value, str):
             return self._text(value)
         if isinstance(value, dict):
-            return self(value)
+            return self(value, depth)
         if isinstance(value, (list, tuple)):
-            return [self._value(item) for item in value]
+            return [self._value(item, depth + 1) for item in value]
+        if isinstance(value, float) and not math.isfinite(value):
+            return None
         if value is None or isinstance(value, (bool, int, float)):
             return value
         return str(value)  # dates and the like of Parquet: tool definitions must become JSON

@@ -40,10 +40,10 @@ _SYSTEMS = ("system", "system_prompt")
 
 def find(row: dict[str, Any]) -> Found:
     """The conversation in a row. Rejected when it is in no format that we know."""
-    system = _text_of(row, _SYSTEMS)
+    system = _system(row)
     tools = row.get("tools") or row.get("functions")
     for key in _LISTS:
-        if row.get(key) is not None:
+        if row.get(key):
             return Found(_turns(row[key], key), system, tools)
     if isinstance(row.get("chat"), str):
         return _glaive(row["chat"], system, tools)
@@ -60,7 +60,16 @@ def find(row: dict[str, Any]) -> Found:
     for key in _QUESTIONS:
         if row.get(key) is not None:
             return Found(_question(row, key), system, tools)
+    if any(row.get(key) is not None for key in _LISTS):
+        raise Rejected("empty", "no turns")
     raise Rejected("unknown format", f"keys: {', '.join(map(str, row))[:200]}")
+
+
+def _system(row: dict[str, Any]) -> str:
+    value = next((row[key] for key in _SYSTEMS if row.get(key)), "")
+    if not isinstance(value, str):
+        raise Rejected("not text", f"the system prompt is {type(value).__name__}")
+    return value
 
 
 def _text_of(row: dict[str, Any], keys: tuple[str, ...]) -> str:
@@ -105,8 +114,10 @@ def _mt_bench(turns: list[Any]) -> list[Any]:
 
 def _alpaca(row: dict[str, Any]) -> list[Any]:
     text = row["instruction"]
-    extra = row.get("input")
-    if isinstance(extra, str) and extra.strip():
+    extra = row.get("input") or ""
+    if not isinstance(extra, str):
+        raise Rejected("not text", f"`input` is {type(extra).__name__}")
+    if extra.strip():
         text = f"{text}\n\n{extra}" if text.strip() else extra
     return [_turn("user", text), *_answer(row)]
 
@@ -136,8 +147,9 @@ _QUOTED_ARGUMENTS = re.compile(r"""("arguments"\s*:\s*)'(.*)'(\s*\})\s*$""", re.
 def _glaive(chat: str, system: str, tools: Any) -> Found:
     marks = list(_GLAIVE_TURN.finditer(chat))
     turns: list[Any] = []
-    for mark, after in zip(marks, [*marks[1:], None], strict=True):
-        text = chat[mark.end() : after.start() if after else len(chat)].strip()
+    for number, mark in enumerate(marks, 1):
+        end = marks[number].start() if number < len(marks) else len(chat)
+        text = chat[mark.end() : end].strip()
         text = text.removesuffix(_GLAIVE_END).rstrip()
         role = _GLAIVE_ROLES[mark.group(1)]
         said, called, call = text.partition(_GLAIVE_CALL)
@@ -175,7 +187,7 @@ def _glaive_system(text: str) -> tuple[str, list[Any]]:
     while start >= 0:
         try:
             tool, end = decoder.raw_decode(text, start)
-        except ValueError:
+        except (ValueError, RecursionError):
             return text, []  # braces that are no tools: all of it is words
         tools.append(tool)
         start = text.find("{", end)

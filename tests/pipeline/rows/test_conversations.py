@@ -220,3 +220,59 @@ def test_surrogates_are_replaced_everywhere_and_counted() -> None:
 def test_equal_conversations_have_equal_keys() -> None:
     assert normalise({"prompt": "q"}).key() == normalise(sharegpt(("human", "q"))).key()
     assert normalise({"prompt": "q"}).key() != normalise({"prompt": "r"}).key()
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("levels", [100, 490, 900])
+@pytest.mark.parametrize("place", ["tools", "arguments"])
+def test_what_is_nested_too_deeply_is_rejected_and_raises_nothing_else(
+    levels: int, place: str
+) -> None:
+    function = {"name": "f", "parameters": {"x": nested(levels)}}
+    call = {"role": "assistant", "tool_calls": [{"function": function}]}
+    question = {"role": "user", "content": "q"}
+    row: dict[str, Any] = {"messages": [question], "tools": [function]}
+    if place == "arguments":
+        row = {"messages": [question, call, {"role": "tool", "content": "r"}]}
+    assert reason(row) == "nested too deeply"
+
+
+def test_a_glaive_system_that_is_nested_beyond_reading_is_words() -> None:
+    system = 'SYSTEM: x {"a":' + "[" * 50_000
+    assert turns({"system": system, "chat": "USER: q"})[0][0] == "system"
+
+
+def test_numbers_that_json_has_not_become_null() -> None:
+    arguments = '{"a": NaN, "b": -Infinity, "c": 1e999, "d": 1.5}'
+    call = {"role": "assistant", "tool_calls": [{"name": "f", "arguments": arguments}]}
+    row = {
+        "messages": [{"role": "user", "content": "q"}, call],
+        "tools": [{"name": "f", "parameters": {"max": float("inf"), "min": float("nan")}}],
+    }
+    made = normalise(row)
+    found = made.messages[1]["tool_calls"][0]["function"]["arguments"]
+    assert found == {"a": None, "b": None, "c": None, "d": 1.5}
+    assert made.tools[0]["function"]["parameters"] == {"max": None, "min": None}
+
+
+def test_an_empty_list_of_turns_gives_way_to_what_else_the_row_holds() -> None:
+    assert turns({"messages": [], "conversations": [{"from": "human", "value": "q"}]}) == [U]
+    assert turns({"messages": [], "prompt": "q"}) == [U]
+    assert reason({"messages": [], "source": "x"}) == "empty"
+
+
+@pytest.mark.parametrize("chat", ["hello", "", "USER: \n\n\nASSISTANT: ok"])
+def test_a_glaive_chat_without_a_user_turn_is_rejected(chat: str) -> None:
+    assert reason({"chat": chat}) == "empty"
+
+
+def test_what_belongs_to_the_prompt_and_is_no_text_is_not_left_out_in_silence() -> None:
+    assert reason({"system": ["s"], "messages": [{"role": "user", "content": "q"}]}) == "not text"
+    assert reason({"instruction": "q", "input": {"a": 1}}) == "not text"
+    assert turns({"system": None, "instruction": "q", "input": None}) == [U]
