@@ -65,8 +65,8 @@ def settings(version: str) -> tuple[str, ...]:
         "server[engine].flags={dtype = 'float32'}",
         "server[engine].stop_timeout_s=60.0",
         f"server[engine].start_timeout_s={START_S}",
-        "generate.concurrency=12",
-        "generate.concurrency_long=12",
+        "generate.concurrency=4",
+        "generate.concurrency_long=4",
     )
 
 
@@ -139,6 +139,7 @@ def retune(run: Run, words: str, killed: str, delay_s: float) -> Result:
 
 
 def _more(done: int, status: Status) -> bool:
+    assert status.phases[1].state != "done", "there are too few prompts for so many retunes"
     return (status.phases[1].done or 0) > done
 
 
@@ -173,7 +174,7 @@ def main() -> None:
     parser.add_argument("--impossible", type=int, default=5)
     parser.add_argument("--version", default="0.5.23")
     parser.add_argument("--rows", type=int)
-    parser.add_argument("--load-s", type=float, default=5.0)
+    parser.add_argument("--load-s", type=float, default=2.0)
     parser.add_argument("--kills", action="store_true")
     args = parser.parse_args()
     shutil.rmtree(args.dir, ignore_errors=True)

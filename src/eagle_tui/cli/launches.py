@@ -50,7 +50,7 @@ def launches(run: Path, server: str | None, limit: int, as_json: bool) -> None:
 def _cells(launch: Launch) -> tuple[str, ...]:
     begun = launch.ready_at if launch.ready_at is not None else launch.launched_at
     lived = None if launch.ended_at is None else max(0.0, launch.ended_at - begun)
-    why = "; ".join(filter(None, (launch.reason, launch.remedy, launch.effect)))
+    why = "; ".join(w.rstrip(".") for w in (launch.reason, launch.remedy, launch.effect) if w)
     return (
         fmt.stamp(launch.launched_at, launch.launched_at),
         launch.server,
