@@ -260,16 +260,16 @@ def wait_for_step(world: World, process: subprocess.Popen[bytes], step: int) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["online", "rolling"])
 def test_killed_in_the_middle_the_curve_goes_on(tmp_path: Path, mode: str) -> None:
-    world = world_of(tmp_path / "killed", mode, epochs=12, checkpoint_s=0.01, validate_steps=1000)
+    world = world_of(tmp_path / "killed", mode, epochs=6, checkpoint_s=0.01, validate_steps=1000)
     process = start(world)
-    wait_for_step(world, process, 20)
+    wait_for_step(world, process, 15)
     process.send_signal(signal.SIGKILL)
     process.wait()
     step = checkpoint(world)[0]["step"]
     assert step > 0 and manifest.read(world.run, "train") is None
     assert world.train() == 0, world.end("train")
     assert f"goes on at step {step}" in world.notes("train")
-    whole = world_of(tmp_path / "whole", "stored", epochs=12, validate_steps=1000)
+    whole = world_of(tmp_path / "whole", "stored", epochs=6, validate_steps=1000)
     assert whole.train() == 0
     assert_same(world, whole, whole=False)
 

@@ -17,6 +17,9 @@ from eagle_tui.pipeline.worker import main
 from eagle_tui.rundir import jsonl, manifest
 from eagle_tui.rundir.paths import RunDir
 
+# More threads only get in each other's way with matrices as small as these.
+torch.set_num_threads(1)
+
 VOCABULARY = 128
 
 

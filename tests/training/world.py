@@ -20,6 +20,9 @@ from eagle_tui.rundir import atomic, jsonl, manifest
 from eagle_tui.rundir.events import WorkerLog
 from eagle_tui.rundir.paths import RunDir
 
+# More threads only get in each other's way with matrices as small as these.
+torch.set_num_threads(1)
+
 WIDTH, VOCABULARY, EOS = 32, 48, 2
 LAYERS = "2,4,5"
 PROMPT = 4
