@@ -1,8 +1,8 @@
 """Snapshots of the status over time, from which a run is shown again as it was.
 
 One every 10 s while anything changes, at once when a state does; thinned with age to one a minute
-and one in ten minutes. A snapshot of 8 GPUs and 10 datasets takes 2 to 3 kB, so those of the last three
-days stay below 15 MB and each day before them takes at most 0.4 MB.
+and one in ten minutes. A snapshot of 8 GPUs and 10 datasets takes 2 to 3 kB, so those of the last
+three days stay below 15 MB and each day before them takes at most 0.4 MB.
 """
 
 from __future__ import annotations

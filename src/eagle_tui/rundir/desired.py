@@ -65,8 +65,8 @@ class Desired(_Frozen):
     """By server: what was retuned over the flags of run.toml; None: that flag is left out."""
     endpoints: tuple[Endpoint, ...] = ()
     held: tuple[str, ...] = ()
-    """Endpoints that are about to stop: requests in flight on them are ended, their tokens kept, and
-    continued elsewhere or later."""
+    """Endpoints that are about to stop: requests in flight on them are ended, their tokens kept,
+    and continued elsewhere or later."""
 
     def kept(self) -> Desired:
         """Without what is only true for the moment."""

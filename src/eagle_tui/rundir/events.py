@@ -12,7 +12,7 @@ Every line holds `e` (kind) and `at` (Unix seconds). Kinds:
              (false: a dead letter, without tokens): one prompt became final; adds to what was known
 - `load`     endpoints {name: {in_flight, limit, answers, tokens, failures}}: what each endpoint did
              for this worker; answers, tokens and failures only grow
-- `begun`    datasets {name: {tokens: n}}: answers in flight or held, by their tokens so far, rounded
+- `begun`    datasets {name: {tokens: n}}: answers in flight or held, by tokens so far, rounded
 - `flow`     mode, in_flight {dataset: n}, seq, reason, oldest_s, endpoints {name: why it is out,
              or ""}: what the phase does now; `seq` is the desired state it has applied
 - `metric`   values {name: number or null}: what the phase measures of itself, such as loss
