@@ -10,6 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from eagle_tui.ui.app import EagleApp
+from eagle_tui.ui.screens.charted import ChartedScreen
 
 MakeApp = Callable[..., EagleApp]
 Compare = Callable[..., bool]
@@ -35,6 +36,11 @@ def settled(*keys: str) -> Callable[[Pilot[None]], Any]:
         if keys:
             await pilot.press(*keys)
             await asyncio.sleep(0.4)  # a dialog asks for its preview after a moment of quiet
+            for _ in range(200):
+                screen = app.screen
+                if not isinstance(screen, ChartedScreen) or not app.past.lacks(screen.metrics()):
+                    break
+                await pilot.pause(0.02)
             await pilot.pause()
 
     return run
@@ -47,6 +53,30 @@ def test_main(
 ) -> None:
     app = make_app(client, theme=theme, poll_s=3600)
     assert snap_compare(app, terminal_size=size, run_before=settled())
+
+
+@pytest.mark.parametrize(
+    ("size", "theme"),
+    [
+        *((size, "eagle-dark") for size in SIZES),
+        ((80, 24), "eagle-light"),
+        ((80, 24), "eagle-ansi"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else f"{value[0]}x{value[1]}",
+)
+@pytest.mark.parametrize(
+    "keys", [("2",), ("2", "enter"), ("4",), ("5",), ("8", "up")], ids="-".join
+)
+def test_screens(
+    keys: tuple[str, ...],
+    size: tuple[int, int],
+    theme: str,
+    client: Any,
+    make_app: MakeApp,
+    snap_compare: Compare,
+) -> None:
+    app = make_app(client, theme=theme, poll_s=3600)
+    assert snap_compare(app, terminal_size=size, run_before=settled(*keys))
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
