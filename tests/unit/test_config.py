@@ -65,7 +65,7 @@ def test_all_problems_at_once_each_with_its_line() -> None:
     text = "\n".join(found)
     assert len(found) == 7
     assert "line 2: unknown key 'nam' in run; did you mean 'name'?" in text
-    assert "line 4: target.model: expected a string; found 3" in text
+    assert "line 4: target.model: expected a string, not empty; found 3" in text
     assert "line 8: dataset[0].name" in text
     assert "line 10: dataset[0].cap_tokens: expected a whole number, at least 1; found 0" in text
     assert "line 12: unknown key 'concurency' in generate; did you mean 'concurrency'?" in text
@@ -79,14 +79,39 @@ def test_all_problems_at_once_each_with_its_line() -> None:
         ("[nonsense]\na = 1\n", "unknown key 'nonsense' in the top level"),
         ('[[dataset]]\nname = "a"\nsource = "b"\n', "two datasets are named 'a'"),
         ('[[server]]\nname = "s2"\n', "needs url (attach) or command (launch)"),
-        ('[[server]]\nname = "s2"\nurl = "localhost:1"\n', "matching ^https?://"),
+        ('[[server]]\nname = "s2"\nurl = "localhost:1"\n', "such as http://HOST:PORT"),
         ("[generate]\ntop_k = 0\n", "use -1"),
         ('[[dataset]]\nname = "b"\nsource = "x"\nkind = "foo"\n', "one of 'prompts', 'native'"),
         ("[supervisor]\nrestarts = true\n", "expected a whole number"),
+        ("[supervisor]\nstall_s = inf\n", "expected a finite number, more than 0; found inf"),
+        ("[generate]\ntemperature = nan\n", "generate.temperature: expected a"),
+        ('[run]\nname = "My Run"\n', "of lower-case letters, digits, `.`, `_` and `-`"),
+        ("[merge]\nseed = 99999999999999999999\n", "line 10: merge.seed: 99999999999999999999 is"),
+        ('[prepare]\nsystem_prompt = "a\\u0000"\n', "system_prompt: holds a NUL character"),
+        ("[extract]\nlayers = [2, -1, 3]\n", "layers[1]: expected a whole number, at least 0"),
+        (
+            '[[server]]\nname = "s2"\nurl = "http://x:99999"\n',
+            "server[1].url: 'http://x:99999': Port",
+        ),
+        ("[server.env]\nA = 1\n", "server[0].env.A: expected a string; found 1"),
+        ("x = " + "[" * 5000 + "]" * 5000 + "\n", "nested too deeply"),
     ],
 )
 def test_neighbouring_mistakes(extra: str, said: str) -> None:
     assert said in "\n".join(problems(MINIMAL + extra))
+
+
+def test_a_value_of_no_allowed_type_is_told_once() -> None:
+    found = problems(MINIMAL + "[server.flags]\na = { b = 1 }\n")
+    assert len(found) == 1
+    assert found[0].startswith("line 10: server[0].flags.a: expected true or false or a whole")
+
+
+def test_one_table_where_there_may_be_several_is_told_how() -> None:
+    text = MINIMAL.replace("[[server]]", "[server]").replace("[[dataset]]", "[dataset]")
+    found = "\n".join(problems(text))
+    assert "line 4: server: write [[server]], in two brackets" in found
+    assert "line 6: dataset: write [[dataset]]" in found
 
 
 def test_phases_must_be_in_order() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import math
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,10 +63,12 @@ def _place(model: type[BaseModel], loc: Loc) -> _Place:
 def bounds(model: type[BaseModel] | None, field: str) -> str:
     """The allowed range of a field, in words; empty when it has none."""
     info = model.model_fields.get(field) if model else None
-    if info is None:
-        return ""
+    return _range(info.metadata) if info else ""
+
+
+def _range(metadata: Iterable[Any]) -> str:
     parts: list[str] = []
-    for meta in info.metadata:
+    for meta in metadata:
         for attribute, words in (
             ("ge", "at least {}"),
             ("gt", "more than {}"),
@@ -74,6 +77,8 @@ def bounds(model: type[BaseModel] | None, field: str) -> str:
         ):
             if (limit := getattr(meta, attribute, None)) is not None:
                 parts.append(words.format(limit))
+        if getattr(meta, "min_length", None):
+            parts.append("not empty")
     return " and ".join(parts)
 
 
@@ -86,9 +91,11 @@ def type_name(annotation: Any) -> str:
     if origin is typing.Literal:
         return "one of " + ", ".join(repr(a) for a in typing.get_args(annotation))
     if origin is typing.Annotated:
-        return type_name(typing.get_args(annotation)[0])
+        inner, *metadata = typing.get_args(annotation)
+        limits = _range(m for info in metadata for m in getattr(info, "metadata", [info]))
+        return f"{type_name(inner)}, {limits}" if limits else type_name(inner)
     if origin is list:
-        return f"a list of {type_name(typing.get_args(annotation)[0])}"
+        return _many(typing.get_args(annotation)[0])
     if origin is dict:
         return "a table"
     names = {
@@ -100,6 +107,40 @@ def type_name(annotation: Any) -> str:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "a table"
     return names.get(annotation, str(annotation))
+
+
+def _value_type(model: type[BaseModel], loc: Loc) -> Any:
+    """Type of the values of the table of free keys in which `loc` lies; None: it lies in none."""
+    named = [part for part in loc if isinstance(part, str)]
+    place = _place(model, tuple(named[:-1]))
+    info = place.model.model_fields.get(place.field) if place.model else None
+    annotation = info.annotation if info else None
+    return typing.get_args(annotation)[1] if typing.get_origin(annotation) is dict else None
+
+
+def _element_type(annotation: Any) -> Any:
+    """Type of the elements of `list[X]` and `list[X] | None`; else the type itself."""
+    if typing.get_origin(annotation) is list:
+        return typing.get_args(annotation)[0]
+    lists = [a for a in typing.get_args(annotation) if typing.get_origin(a) is list]
+    return typing.get_args(lists[0])[0] if len(lists) == 1 else annotation
+
+
+def _many(item: Any) -> str:
+    words = type_name(item)
+    plural = {"a table": "tables", "a string": "strings", "a whole number": "whole numbers"}
+    for one, many in plural.items():
+        if words.startswith(one):
+            return f"a list of {many}{words.removeprefix(one)}"
+    return f"a list, each {words}"
+
+
+PATTERNS = {
+    r"^[a-z0-9][a-z0-9._-]{0,62}$": "of lower-case letters, digits, `.`, `_` and `-`, at most 63, "
+    "the first a letter or digit",
+    r"^https?://[^\s/]+(:\d+)?$": "such as http://HOST:PORT, without a path",
+}
+"""Patterns of the model in words; another one is shown as it is."""
 
 
 def _sentence(model: type[BaseModel], error: Any) -> str:
@@ -120,16 +161,21 @@ def _sentence(model: type[BaseModel], error: Any) -> str:
         message = str(error["msg"]).removeprefix("Value error, ")
         return f"{dotted(loc) or 'run.toml'}: {message}"
     info = place.model.model_fields.get(place.field) if place.model else None
-    annotation = info.annotation if info else None
-    if loc and isinstance(loc[-1], int) and typing.get_args(annotation):
-        annotation = typing.get_args(annotation)[0]
-    expected = type_name(annotation) if info else ""
+    annotation = info.annotation if info else _value_type(model, loc)
+    if loc and isinstance(loc[-1], int):
+        annotation = _element_type(annotation)
+    expected = type_name(annotation) if annotation else ""
+    if isinstance(value, float) and not math.isfinite(value):
+        expected = expected.replace("a number", "a finite number")
     if limits := bounds(place.model, place.field):
         expected = f"{expected}, {limits}" if expected else limits
     if not expected:
         expected = str(error["msg"])
     if kind == "string_pattern_mismatch":
-        expected += f" matching {error['ctx']['pattern']}"
+        pattern = error["ctx"]["pattern"]
+        expected += f" {PATTERNS[pattern]}" if pattern in PATTERNS else f" matching {pattern}"
+    if kind == "list_type" and isinstance(value, dict) and expected.startswith("a list of tables"):
+        return f"{dotted(loc)}: write [[{dotted(loc)}]], in two brackets: there may be several"
     return f"{dotted(loc)}: expected {expected}; found {shown}"
 
 
@@ -139,9 +185,14 @@ def explain(model: type[BaseModel], error: ValidationError, text: str = "") -> l
     for item in error.errors():
         loc = tuple(p for p in item["loc"] if not _is_union_tag(p))
         sentence = _sentence(model, {**item, "loc": loc})
-        line = line_of(text, loc)
-        found.add((line or 0, f"line {line}: {sentence}" if line else sentence))
+        found.add((line_of(text, loc) or 0, with_line(sentence, loc, text)))
     return [sentence for _, sentence in sorted(found)]
+
+
+def with_line(sentence: str, loc: Loc, text: str) -> str:
+    """The sentence with the line in `text` where `loc` stands, if it does."""
+    line = line_of(text, loc)
+    return f"line {line}: {sentence}" if line else sentence
 
 
 def _is_union_tag(part: int | str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import MutableMapping, MutableSequence, Sequence
+from collections.abc import Iterator, MutableMapping, MutableSequence, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ import tomlkit
 from pydantic import ValidationError
 from tomlkit.exceptions import TOMLKitError
 
-from eagle_tui.config.errors import ConfigError, explain
+from eagle_tui.config.errors import ConfigError, dotted, explain, with_line
+from eagle_tui.config.lines import Loc
 from eagle_tui.config.model import RunConfig
 
 
@@ -23,14 +24,36 @@ def parse_config(text: str, *, source: str = "run.toml") -> RunConfig:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(source, [f"not valid TOML: {error}"]) from error
-    doubled = same_names(raw)
+    except RecursionError:
+        raise ConfigError(source, ["not valid TOML: nested too deeply"]) from None
+    further = [*_told(unusable(raw), text), *same_names(raw)]
     try:
         config = RunConfig.model_validate(raw)
     except ValidationError as error:
-        raise ConfigError(source, [*explain(RunConfig, error, text), *doubled]) from error
-    if doubled:
-        raise ConfigError(source, doubled)
+        raise ConfigError(source, [*explain(RunConfig, error, text), *further]) from error
+    if further:
+        raise ConfigError(source, further)
     return config
+
+
+def unusable(value: Any, at: Loc = ()) -> Iterator[tuple[Loc, str]]:
+    """Values that no setting can take, whatever its type: where, and what is wrong."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from unusable(item, (*at, key))
+            if "\0" in key:
+                yield at, f"the key {key!r} holds a NUL character, which no program takes"
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from unusable(item, (*at, number))
+    elif isinstance(value, str) and "\0" in value:
+        yield at, "holds a NUL character, which no file and no program takes"
+    elif isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        yield at, f"{value} is out of range; TOML's whole numbers have 64 bits"
+
+
+def _told(found: Iterator[tuple[Loc, str]], text: str) -> list[str]:
+    return [with_line(f"{dotted(at)}: {what}", at, text) for at, what in found]
 
 
 def same_names(raw: dict[str, Any]) -> list[str]:
@@ -73,7 +96,7 @@ def override(text: str, settings: Sequence[str]) -> str:
     """
     try:
         document = tomlkit.parse(text)
-    except TOMLKitError as error:
+    except (TOMLKitError, RecursionError) as error:
         raise ConfigError("run.toml", [f"not valid TOML: {error}"]) from error
     problems = [p for setting in settings if (p := _apply(document, setting))]
     if problems:

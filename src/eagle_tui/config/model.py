@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     Field,
@@ -103,6 +104,41 @@ class ServerSection(Section):
     is to run where the variable is set. SGLang writes it into its own log."""
     admin_api_key_env: str | None = None
     """Name of the environment variable that holds the admin key (abort, pause, flush)."""
+
+    @field_validator("url")
+    @classmethod
+    def _port_in_range(cls, url: str | None) -> str | None:
+        if url is not None:
+            try:
+                port = urlsplit(url).port
+            except ValueError as error:
+                raise ValueError(f"{url!r}: {error}") from None
+            if port == 0:
+                raise ValueError(f"{url!r}: nothing listens on port 0")
+        return url
+
+    @field_validator("env")
+    @classmethod
+    def _names_of_variables(cls, env: dict[str, str]) -> dict[str, str]:
+        for name in env:
+            if not name or "=" in name:
+                raise ValueError(f"{name!r} is no name of an environment variable")
+        return env
+
+    @field_validator("gpus")
+    @classmethod
+    def _each_gpu_once(cls, gpus: list[int]) -> list[int]:
+        if len(set(gpus)) != len(gpus):
+            raise ValueError("name each GPU once")
+        return gpus
+
+    @field_validator("flags")
+    @classmethod
+    def _names_of_flags(cls, flags: dict[str, FlagValue]) -> dict[str, FlagValue]:
+        for name in flags:
+            if not name.strip("-_") or name.startswith("-"):
+                raise ValueError(f"{name!r}: write flags without the dashes before them")
+        return flags
 
     @model_validator(mode="after")
     def _one_way_to_it(self) -> Self:
