@@ -142,7 +142,7 @@ def body(worker: Worker) -> None:
             lengths={},
             reasoned=0,
         )
-    progress.flush()
+    progress.finish()
     worker.finish(counts=counts, outputs=outputs, versions=_versions(), inputs=inputs)
 
 
@@ -210,9 +210,16 @@ class _Progress:
             self.flush()
 
     def flush(self) -> None:
+        # Of a dataset with `samples` more rows are read where some are rejected.
+        total = None if self._total is None else max(self._total, self._done)
         self._worker.log.emit(
-            "progress", done=self._done, total=self._total, unit="rows", detail=self._detail
+            "progress", done=self._done, total=total, unit="rows", detail=self._detail
         )
+
+    def finish(self) -> None:
+        """Every row that was wanted has been read."""
+        self._total = self._done
+        self.flush()
 
 
 class _DatasetJob:
@@ -268,6 +275,7 @@ class _DatasetJob:
         wanted = self._dataset.samples
         for raw in self._source.rows():
             self._counts.rows += 1
+            self._progress.add(self._dataset.name, 1)
             try:
                 batch.append(self._item(raw))
             except Rejected as error:
@@ -280,7 +288,6 @@ class _DatasetJob:
                 self._worker.check_stop()
                 if wanted is not None and self._counts.kept >= wanted:
                     break
-            self._progress.add(self._dataset.name, 1)
         self._flush(batch, out, bad)
 
     def _item(self, raw: RawRow) -> _Item:

@@ -259,3 +259,12 @@ def test_kill_and_run_again(run_dir: Any) -> None:
     assert [r["conversation"][0]["content"].split()[0] for r in rows(root, "a")] == [
         str(n) for n in range(4000)
     ]
+
+
+@pytest.mark.parametrize("first", [{"prompt": "r"}, {"messages": []}], ids=["kept", "rejected"])
+def test_progress_ends_at_what_was_to_be_read(run_dir: Any, first: dict[str, Any]) -> None:
+    root = run_dir({"d": 'source = "d.jsonl"\nsamples = 2'})
+    write(root / "d.jsonl", first, *[ASK] * 5)
+    assert prepare(root) == 0
+    last = events(root, "progress")[-1]
+    assert last["done"] == last["total"] == counts(root)["d"]["rows"]
