@@ -56,6 +56,9 @@ class Run:
             "one", argv, self.tuned("one"), server.settings, flags, refusal=self.refusal
         )
 
+    def help_argv(self, server: ManagedServer) -> list[str]:
+        return list(self.view(server, None).argv)
+
     def sending(self, server: str) -> bool:
         return self.server.endpoint() is not None
 
@@ -163,6 +166,8 @@ async def test_the_server_is_killed_at_a_step(bench: New, step: RetuneStep) -> N
         os.kill(pid, signal.SIGKILL)
     await run.ended()
     assert run.now.step == "done", run.bench.said
+    # One that was killed at the end is started again by itself.
+    await run.until(lambda: run.bench.pids()[-1] != pid and run.server.state == "ready")
     await run.ready()
     assert run.server.settings["max-running-requests"] == "16" and run.alive() == 1
 

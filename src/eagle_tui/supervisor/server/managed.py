@@ -32,6 +32,12 @@ UNREADY_STOP_S = 5.0
 """What a server that answers nobody gets to stop by itself: there is nothing for it to finish."""
 
 
+def retuned(settings: Mapping[str, str | None]) -> str:
+    """What holds over run.toml, as the end of a sentence; nothing when nothing does."""
+    words = " ".join(f"{k}={'none' if v is None else v}" for k, v in settings.items())
+    return f", retuned: {words}" if words else ""
+
+
 class ManagedServer:
     """`step` is called about twice a second. It never blocks."""
 
@@ -241,7 +247,7 @@ class ManagedServer:
         store.launched(token, self._handle.process)
         self.url, self._watch = url, Watch(section, self._c, url, self._log_path())
         self.state, self.reason, self.remedy = "starting", "", ""
-        self._say("info", f"starting (attempt {self._number}, {url})")
+        self._say("info", f"starting (attempt {self._number}, {url}{retuned(plan.settings)})")
 
     async def _starting(self) -> None:
         assert self._watch and self._handle and self._start

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from eagle_tui.clock import Clock
+from eagle_tui.config.target import NoSuchModel
 from eagle_tui.protocol import RetuneStep, Severity, Tuning
 from eagle_tui.supervisor.launches import LOST, Retune, Settings, Try
 from eagle_tui.supervisor.server import resolved
@@ -44,6 +45,10 @@ class Run(Protocol):
 
     def view(self, server: ManagedServer, flags: Flags | None) -> ServerView:
         """What an order looks at."""
+        ...
+
+    def help_argv(self, server: ManagedServer) -> list[str]:
+        """The command that is asked for its flags. NoSuchModel when it cannot be made."""
         ...
 
     def sending(self, server: str) -> bool:
@@ -142,11 +147,11 @@ class Retunes:
         return None, "what the installed server knows is being looked up"
 
     async def _read(self, server: str) -> None:
-        view = self._run.view(self._servers[server], None)
         env = resolved.environment(self._servers[server].section)
         try:
-            self._flags[server] = await read_help(view.argv, env=env)
-        except HelpError as error:
+            argv = self._run.help_argv(self._servers[server])
+            self._flags[server] = await read_help(argv, env=env)
+        except (HelpError, NoSuchModel) as error:
             self._flags[server] = f"its --help could not be read: {error}"
         finally:
             del self._reading[server]

@@ -60,6 +60,12 @@ class RetuneRun:
             last_start_s=board.store.servers.last_start_s(section.name, ""),
         )
 
+    def help_argv(self, server: ManagedServer) -> list[str]:
+        """The command that is asked for its flags: without keys, whose file is there for a start
+        alone. NoSuchModel when it cannot be made."""
+        section = server.section.model_copy(update={"api_key_env": None, "admin_api_key_env": None})
+        return command_line(self._b.config, section, self._b.run.root, section.port or 0)
+
     def _refusal(self, server: ManagedServer) -> str:
         """Why it cannot be retuned at all; empty: it can."""
         board = self._b
