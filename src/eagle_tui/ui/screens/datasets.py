@@ -34,6 +34,10 @@ SPLIT_HEIGHT = 36
 """Rows from which table and detail stand one above the other."""
 DETAIL_LEAST = 20
 """Rows that the detail gets beside the table."""
+HALF_LEAST = 7
+"""Rows left below the table from which figures and rate of the selected dataset stand there."""
+_AROUND = 3
+"""Rows of header, alert line and footer."""
 
 
 class DatasetDetail(Vertical):
@@ -89,17 +93,21 @@ class DatasetsScreen(ChartedScreen):
 
     def _size_table(self) -> None:
         frame = self.eagle.frame
-        count = len(frame.status.datasets) if frame else 1
-        border = 2 if self.has_class("-roomy") else 0
-        most = max(self.size.height - 3 - DETAIL_LEAST, 4)
-        rows = min(count + 2 + border, most) if self.has_class("-split") else 0
-        if self.table.styles.height is None or self.table.styles.height.value != (rows or 1):
-            self.table.styles.height = rows or "1fr"
+        needed = (len(frame.status.datasets) if frame else 1) + 2
+        room = self.size.height - _AROUND
+        split = self.has_class("-split")
+        self.set_class(not split and room - needed >= HALF_LEAST, "-half")
+        if split:
+            border = 2 if self.has_class("-roomy") else 0
+            needed = min(needed + border, max(room - DETAIL_LEAST, 4))
+        wanted = str(needed) if split or self.has_class("-half") else "1fr"
+        if str(self.table.styles.height) != wanted:
+            self.table.styles.height = wanted
 
     @property
     def _detailed(self) -> bool:
         """Whether the detail is in sight."""
-        return self.has_class("-split") or self.has_class("-detail")
+        return any(self.has_class(name) for name in ("-split", "-half", "-detail"))
 
     # What arrives
 

@@ -12,7 +12,7 @@ from eagle_tui.protocol import HISTOGRAM_EDGES, DatasetStatus, LengthFigures
 from eagle_tui.records import FailureCount
 from eagle_tui.ui.canvas import Canvas, Line, Pen
 from eagle_tui.ui.chart import bar
-from eagle_tui.ui.wrap import safe_line
+from eagle_tui.ui.wrap import safe_line, wrap
 
 _LABEL = 12
 
@@ -185,9 +185,14 @@ class Caps(Canvas):
         if self.total is not None:
             lines.append(self._cap("all together", self.total, width))
         for offer in self.offers:
-            pen = Pen().cell(f" at {fmt.count(offer.tokens)}", _LABEL + 1, self.palette.muted)
             style = self.palette.accent if offer.allowed else self.palette.muted
-            lines.append(pen.cell(offer.sentence, max(width - pen.width, 0), style).segments)
+            parts = wrap(offer.sentence, max(width - _LABEL - 2, 20))
+            if len(lines) + len(parts) > height:
+                break  # half a sentence would lack what the cap saves
+            for index, part in enumerate(parts):
+                label = f" at {fmt.count(offer.tokens)}" if index == 0 else ""
+                pen = Pen().cell(label, _LABEL + 1, self.palette.muted)
+                lines.append(pen.add(part, style).segments)
         yield from lines[:height]
 
     def _cap(self, label: str, row: DatasetStatus, width: int) -> Line:
