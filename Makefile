@@ -7,7 +7,7 @@ ARGS ?=
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint types docs pytest test-sglang clean
+.PHONY: demo test lint types docs pytest test-sglang pictures clean
 
 demo: $(READY)
 	@if [ -t 1 ]; then $(BIN)/eagle-tui demo $(ARGS); else $(BIN)/eagle-tui demo --headless $(ARGS); fi
@@ -40,6 +40,15 @@ test-sglang: $(READY)
 # Pages that are made from the code.
 docs: $(READY)
 	$(BIN)/python tools/make_docs.py
+
+# Pictures of the screens in docs/, from a recorded scene.
+SHOT = $(BIN)/python tools/screenshot.py tests/ui/data/kimi.json
+pictures: $(READY)
+	$(SHOT) docs/screen.svg --size 200x50
+	$(SHOT) docs/screens/datasets.svg --size 160x45 --press 2
+	$(SHOT) docs/screens/server.svg --size 160x45 --press 4
+	$(SHOT) docs/screens/gpus.svg --size 160x45 --press 5
+	$(SHOT) docs/screens/phases.svg --size 160x45 --press 8
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
