@@ -133,7 +133,7 @@ class LogView(Canvas):
         """The screen lines of a row."""
         text = line.text
         if line.updates:
-            text = f"{text}  ({line.updates} states before)"
+            text = f"{text}  ({line.updates} state{'s' * (line.updates > 1)} before)"
         if self.wrapped:
             first, *rest = wrap(text, max(width - len(_INDENT), 10)) or [""]
             return [first, *(_INDENT + part for part in rest)]
