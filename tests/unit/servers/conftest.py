@@ -17,6 +17,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 from server_bench import Bench
 
 
+@pytest.fixture(autouse=True)
+def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eagle_tui.supervisor.server.closing.CHILDREN_S", 0.2)
+
+
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Callable[..., Bench]]:
     """Makes benches; what is left of their servers afterwards is ended."""

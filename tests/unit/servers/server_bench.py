@@ -41,7 +41,7 @@ class Bench:
     def make_config(self) -> RunConfig:
         server = {
             "name": "one",
-            "command": [sys.executable, str(SCRIPTED)],
+            "command": [sys.executable, "-I", "-S", str(SCRIPTED)],
             "flags": self.flags,
             "stop_timeout_s": 3.0,
             "hold_timeout_s": 0.5,

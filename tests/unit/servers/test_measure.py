@@ -90,7 +90,7 @@ class World:
         return [retune.effect for retune in self.store.servers.retunes()]
 
 
-@pytest.mark.parametrize(("window", "before", "start"), [(60, 100, 40), (600, 900, 1200)])
+@pytest.mark.parametrize(("window", "before", "start"), [(60, 100, 40), (240, 400, 1200)])
 def test_before_and_after_are_compared(
     tmp_path: Path, window: int, before: int, start: int
 ) -> None:
