@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from eagle_tui.protocol import PhaseState, PhaseStatus
 from eagle_tui.rundir.desired import Desired, Retry, limits, ordered
 from eagle_tui.supervisor.commands import VERBS, Refusal, View, apply, preview
 from eagle_tui.supervisor.figures import DatasetFigures
+from eagle_tui.supervisor.tuning.order import ServerView
 
 CONFIG = parse_config(
     """
@@ -210,3 +212,16 @@ def test_nothing_to_go_on_with() -> None:
 def test_down_and_up() -> None:
     assert apply(view(), "down", {}).down
     assert apply(view("failed"), "up", {}).forgive == ("generate",)
+
+
+def test_retune_is_per_server_and_names_what_is_wrong() -> None:
+    one = ServerView("one", ("server", "--max-running-requests", "8"))
+    seen = replace(view(), servers=lambda: (one, replace(one, name="two")))
+    change = apply(seen, "retune", {"settings": {"max-running-requests": "16"}})
+    assert [order.server for order in change.retunes] == ["one", "two"]
+    assert change.desired.seq == seen.desired.seq + 1
+    assert change.desired.tuned == {}, "in force only when a server is ready with it"
+    with pytest.raises(Refusal, match="did you mean 'two'"):
+        apply(seen, "retune", {"server": "tow", "settings": {"a": "1"}})
+    with pytest.raises(Refusal, match="one: max-running-requests: x is no number"):
+        apply(seen, "retune", {"server": "one", "settings": {"max-running-requests": "x"}})
