@@ -19,7 +19,7 @@ from eagle_tui.supervisor.server.closing import Closing
 from eagle_tui.supervisor.server.context import Context, Plan, Wish
 from eagle_tui.supervisor.server.ports import free_port, port_taken
 from eagle_tui.supervisor.server.restart import verdict
-from eagle_tui.supervisor.server.start import Start
+from eagle_tui.supervisor.server.start import Start, retuned
 from eagle_tui.supervisor.server.watching import Watch
 from eagle_tui.supervisor.store import Attempt
 from eagle_tui.telemetry.diagnosis import Diagnosis
@@ -30,12 +30,6 @@ UNREADY_AFTER = 3
 PORT_AGAIN_S = 5.0
 UNREADY_STOP_S = 5.0
 """What a server that answers nobody gets to stop by itself: there is nothing for it to finish."""
-
-
-def retuned(settings: Mapping[str, str | None]) -> str:
-    """What holds over run.toml, as the end of a sentence; nothing when nothing does."""
-    words = " ".join(f"{k}={'none' if v is None else v}" for k, v in settings.items())
-    return f", retuned: {words}" if words else ""
 
 
 class ManagedServer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,3 +25,9 @@ class Start:
             "progress": stage.progress if stage else None,
             "eta_s": None if self.last_s is None else max(0.0, self.last_s - (now - self.since)),
         }
+
+
+def retuned(settings: Mapping[str, str | None]) -> str:
+    """What holds over run.toml, as the end of a sentence; nothing when nothing does."""
+    words = " ".join(f"{k}={'none' if v is None else v}" for k, v in settings.items())
+    return f", retuned: {words}" if words else ""
