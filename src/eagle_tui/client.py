@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -42,6 +43,8 @@ from eagle_tui.versions import read_status
 ANSWER_S = 5.0
 """A local supervisor answers in milliseconds; after this long it is in trouble."""
 START_S = 20.0
+FULL_DISK = 1 << 20
+"""Bytes below which a disk is too full for a supervisor to begin."""
 GONE_S = 20.0
 """What a supervisor gets to end after the run is down."""
 REVIVE_S = 5.0
@@ -133,9 +136,16 @@ def start_supervisor(run: RunDir, *, up: bool = False) -> None:
             with log.open("rb") as file:
                 file.seek(said_from)
                 said = file.read().decode("utf-8", "replace").strip()
-            raise StartFailed(said or f"the supervisor ended with exit code {code}", code)
+            raise StartFailed(said or _silent_end(run, code), code)
         time.sleep(0.05)
     raise StartFailed(f"the supervisor does not answer after {START_S:.0f} s; see {log}", 1)
+
+
+def _silent_end(run: RunDir, code: int) -> str:
+    """A supervisor ended and its log does not say why: on a full disk nothing can be written."""
+    free = shutil.disk_usage(run.root).free
+    full = f": only {free:,} bytes of disk are free; make room" if free < FULL_DISK else ""
+    return f"{run.root}: the supervisor ended with exit code {code}{full}"
 
 
 def answers(run: RunDir) -> bool:

@@ -161,8 +161,9 @@ def _datasets(status: Status, reasoning: bool) -> Iterator[Found]:
 def _machine(status: Status) -> Iterator[Found]:
     host = status.host
     if host.disk_free is not None and host.disk_free < LOW_DISK:
-        free = host.disk_free / 2**30
-        yield "disk", "warning", f"only {free:.1f} GiB of disk are free", "make room"
+        mib = host.disk_free / 2**20
+        free = f"{mib / 1024:.1f} GiB" if mib >= 1024 else f"{mib:.1f} MiB"
+        yield "disk", "warning", f"only {free} of disk are free", "make room"
     elif host.disk_full_at is not None and host.disk_full_at - status.at < DISK_SOON_S:
         hours = max(0.0, host.disk_full_at - status.at) / 3600
         yield "disk", "warning", f"at this pace the disk is full in {hours:.1f} h", "make room"

@@ -82,6 +82,8 @@ def test_machine_and_phases() -> None:
     assert "gpu-5" not in found, "a power cap is how such machines are run"
     assert "30 s old" in found["gpu-age"]
     assert "1.0 GiB" in found["disk"]
+    full = rules_of(status(host=HostStatus(disk_free=3 << 20)))
+    assert "only 3.0 MiB of disk" in full["disk"]
     soon = status(host=HostStatus(disk_free=1 << 40, disk_full_at=1000.0 + 7200))
     assert "full in 2.0 h" in rules_of(soon)["disk"]
 

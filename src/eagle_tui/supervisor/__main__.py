@@ -15,6 +15,7 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,6 +102,12 @@ def settings(run: RunDir, store: Store, *, up: bool) -> tuple[RunConfig, str]:
     return accepted.settings(run)
 
 
+def _unkept(run: RunDir, error: Exception) -> int:
+    """Nothing can be written, as on a full or read-only disk."""
+    print(f"{run.root}: the run's state cannot be kept: {error}", file=sys.stderr)
+    return 1
+
+
 def main(argv: list[str] | None = None) -> int:
     """Entry point; gives the exit code."""
     parser = argparse.ArgumentParser(prog="python -m eagle_tui.supervisor")
@@ -114,16 +121,20 @@ def main(argv: list[str] | None = None) -> int:
     except Owned as error:
         print(error, file=sys.stderr)
         return 3
+    except OSError as error:
+        return _unkept(rundir, error)
     try:
         store = Store(rundir.state)
         config, notice = settings(rundir, store, up=args.up)
+        if args.up:
+            store.put("intent", "up")
+            store.put("failed", {})
+        server = listen(rundir.socket)
     except (StoreError, ConfigError) as error:
         print(error, file=sys.stderr)
         return 2
-    if args.up:
-        store.put("intent", "up")
-        store.put("failed", {})
-    server = listen(rundir.socket)
+    except (OSError, sqlite3.Error) as error:
+        return _unkept(rundir, error)
     try:
         supervisor = Supervisor(rundir, config, store, SystemClock())
         if notice:

@@ -15,7 +15,7 @@
     POST /v1/preview   {verb, args}                  what an order would do
     POST /v1/report                                  write a plan document into RUN/reports/
 
-An error is `{"error": "sentence"}` with status 400 or 404.
+An error is `{"error": "sentence"}` with status 400 or 404, or 500 where the disk is full or ill.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import sqlite3
 from typing import Any
 
 from pydantic import ValidationError
@@ -187,6 +188,10 @@ def make_app(supervisor: Supervisor) -> Starlette:
     async def refuse(request: Request, error: Exception) -> Response:
         return JSONResponse({"error": str(error)}, status_code=400)
 
+    async def unkept(request: Request, error: Exception) -> Response:
+        said = f"the run's state cannot be read or kept now: {error}; mend that and ask again"
+        return JSONResponse({"error": said}, status_code=500)
+
     return Starlette(
         routes=[
             Route("/v1/status", status),
@@ -204,7 +209,8 @@ def make_app(supervisor: Supervisor) -> Starlette:
             Route("/v1/commands", order, methods=["POST"]),
             Route("/v1/preview", preview, methods=["POST"]),
         ],
-        exception_handlers=dict.fromkeys(
-            (ValueError, BadRequest, OSError, ValidationError), refuse
-        ),
+        exception_handlers={
+            **dict.fromkeys((ValueError, BadRequest, OSError, ValidationError), refuse),
+            sqlite3.Error: unkept,
+        },
     )

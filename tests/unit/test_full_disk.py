@@ -1,0 +1,68 @@
+"""A disk that takes nothing: what is asked and what is started says so in a sentence."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import httpx
+import pytest
+
+from eagle_tui.client import StartFailed, start_supervisor
+from eagle_tui.config.presets import preset_text
+from eagle_tui.rundir.paths import RunDir
+from eagle_tui.supervisor.app import make_app
+from eagle_tui.supervisor.core import Supervisor
+
+
+def _take_no_bytes() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    (tmp_path / "run.toml").write_text(preset_text("demo", "r"))
+    return RunDir.at(tmp_path)
+
+
+async def test_an_order_that_cannot_be_stored_is_told_why() -> None:
+    def request(_: Any) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    parts = SimpleNamespace(orders=SimpleNamespace(request=request))
+    transport = httpx.ASGITransport(app=make_app(cast(Supervisor, parts)))
+    async with httpx.AsyncClient(transport=transport, base_url="http://run") as client:
+        body = {"id": "1", "verb": "pause", "args": {}, "origin": "test"}
+        answer = await client.post("/v1/commands", json=body)
+    assert answer.status_code == 500
+    assert "database or disk is full" in answer.json()["error"]
+
+
+def test_a_supervisor_that_can_write_nothing_ends_with_one_sentence(run: RunDir) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "eagle_tui.supervisor", str(run.root), "--up"],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=_take_no_bytes,
+        timeout=30,
+    )
+    assert done.returncode == 1
+    assert "cannot be kept" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_one_that_could_not_even_write_its_log_is_explained(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "false")  # ends with 1 and says nothing
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=512))
+    with pytest.raises(StartFailed, match=r"only 512 bytes of disk are free; make room") as caught:
+        start_supervisor(run)
+    assert caught.value.code == 1
