@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -88,3 +89,13 @@ def test_everything_is_installed_inside_the_one_package(monkeypatch: pytest.Monk
             parts = file.parent.relative_to(ROOT / top).parts
             assert ".".join((name, *parts)) in packages, f"{file} would not be installed"
     assert "eagle_tui.themes" in packages
+
+
+def test_what_is_told_to_type_next_can_be_pasted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = tmp_path / "my run $(x) 'y'"
+    assert run("init", str(there)) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    words = shlex.split(last.partition("then: ")[2])
+    assert words[1:3] == ["check", str(there)] and words[-2:] == ["up", str(there)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import shutil
 import sys
 from collections.abc import Awaitable, Callable
@@ -68,6 +69,11 @@ def ask(run: RunDir, question: Callable[[SocketClient], Awaitable[T]]) -> T:
 def program() -> str:
     """How this program can be called again: by name, or by its path when it is not on PATH."""
     return "eagle-tui" if shutil.which("eagle-tui") else sys.argv[0]
+
+
+def again(verb: str, run: RunDir) -> str:
+    """A command line to copy into a shell."""
+    return shlex.join([program(), verb, str(run.root)])
 
 
 def interactive() -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from eagle_tui.cli.common import RUN, SET, Exit, program, rundir
+from eagle_tui.cli.common import RUN, SET, Exit, again, rundir
 from eagle_tui.cli.headless import follow_to_the_end
 from eagle_tui.cli.screen import Looks, looks_options, open_screen
 from eagle_tui.client import SocketClient, ensure_supervisor
@@ -54,7 +54,7 @@ def init(directory: Path, preset: str, settings: tuple[str, ...]) -> None:
     """Make a run directory with a run.toml to edit."""
     run = make_run(directory, preset, settings)
     click.echo(f"{run.config}: made from preset {preset}.")
-    click.echo(f"Edit it, then: {program()} check {run.root} and {program()} up {run.root}")
+    click.echo(f"Edit it, then: {again('check', run)} and {again('up', run)}")
 
 
 @click.command()
@@ -88,7 +88,7 @@ def up(run: Path, settings: tuple[str, ...], detach: bool, looks: Looks) -> None
     if not ensure_supervisor(found, up=True):
         asyncio.run(_go_on(found))
     if detach or not sys.stdout.isatty():
-        click.echo(f"{found.root} is up. Look: {program()} attach {found.root}")
+        click.echo(f"{found.root} is up. Look: {again('attach', found)}")
         return
     open_screen(found, looks=looks)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from eagle_tui.cli.common import RUN, Exit, program, rundir
+from eagle_tui.cli.common import RUN, Exit, again, rundir
 from eagle_tui.cli.look import at_end
 from eagle_tui.client import Down, SocketClient, answers, ensure_supervisor, last_status
 from eagle_tui.clock import SystemClock
@@ -123,8 +123,7 @@ def attach(run: Path, readonly: bool, looks: Looks) -> None:
 @click.option(
     "--at",
     metavar="TIME",
-    help=f"Begin there: {EXAMPLES} (before its end), or Unix seconds. "
-    "Without it: at the start.",
+    help=f"Begin there: {EXAMPLES} (before its end), or Unix seconds. Without it: at the start.",
 )
 @click.option(
     "--speed",
@@ -185,11 +184,11 @@ def open_screen(run: RunDir, *, readonly: bool = False, looks: Looks | None = No
     app.run()
     after = last_status(run)
     if after is not None and after.supervisor.state == "stopped":
-        click.echo(f"The run is down; `{program()} up {run.root}` goes on.")
+        click.echo(f"The run is down; `{again('up', run)}` goes on.")
     elif after is not None and any(alert.rule == "done" for alert in after.alerts):
-        click.echo(f"Every phase is done. End its supervisor: {program()} down {run.root}")
+        click.echo(f"Every phase is done. End its supervisor: {again('down', run)}")
     else:
-        click.echo(f"Detached; the run goes on. Back: {program()} attach {run.root}")
+        click.echo(f"Detached; the run goes on. Back: {again('attach', run)}")
 
 
 def need_terminal() -> None:
