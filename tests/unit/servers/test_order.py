@@ -20,6 +20,7 @@ from eagle_tui.supervisor.tuning.order import (
     sentence,
 )
 from eagle_tui.supervisor.tuning.present import tuning
+from eagle_tui.supervisor.tuning.settings import SETTINGS
 
 HELP = """usage: server [-h]
 
@@ -168,3 +169,29 @@ def test_a_dialog_is_told_what_is_in_force_and_from_where() -> None:
     assert by_key["page-size"].source == "retune"
     assert not by_key["hicache-size"].known
     assert by_key["hicache-size"].help
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=12) | st.sampled_from([s.key for s in SETTINGS]),
+        st.text(max_size=8)
+        | st.integers()
+        | st.floats()
+        | st.booleans()
+        | st.sampled_from(["none", "default", "16k", "1e999", "-1", "nan", "--tp=3"]),
+        max_size=4,
+    ),
+    st.booleans(),
+)
+def test_whatever_is_typed_is_taken_or_refused_in_words(
+    settings: dict[str, Any], known: bool
+) -> None:
+    server = ONE if known else replace(ONE, flags=None)
+    try:
+        (order,) = orders([server], None, settings)
+    except CannotRetune as refusal:
+        assert str(refusal)
+        return
+    argv = apply(server.argv, order.after)
+    assert argv[0] == "server" and all(isinstance(word, str) and word for word in argv)
+    assert sentence([order], [server], 1)

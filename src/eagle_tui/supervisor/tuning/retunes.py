@@ -205,6 +205,13 @@ class Retunes:
         self.reload()
 
     def _requested(self, retune: Retune, server: ManagedServer) -> None:
+        try:
+            self._judge(retune, server)
+        except (TypeError, ValueError, KeyError, IndexError) as error:
+            # A fault of ours must not come back with every supervisor that takes over.
+            self._end(retune, "refused", f"it could not be checked: {error!r}")
+
+    def _judge(self, retune: Retune, server: ManagedServer) -> None:
         flags, note = self.flags(retune.server)
         if flags is None and retune.server in self._reading:
             return
