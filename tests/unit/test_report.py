@@ -90,9 +90,7 @@ def test_first_estimate_in_a_few_words() -> None:
     assert first_against_now(phase("done", 9 * HOUR), kept) == (
         "first 8–12 h, took 9h 00m: inside the range"
     )
-    assert (
-        first_against_now(phase("running", HOUR, 20 * HOUR), kept) == "first 8–12 h, now 17–26 h"
-    )
+    assert first_against_now(phase("running", HOUR, 20 * HOUR), kept) == "first 8–12 h, now 17–26 h"
     assert first_against_now(phase("running", HOUR), []) == ""
 
 
