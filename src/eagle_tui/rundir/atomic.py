@@ -60,7 +60,9 @@ def read_json(path: Path) -> Any | None:
         data = path.read_bytes()
     except FileNotFoundError:
         return None
+    except IsADirectoryError:
+        raise ValueError(f"{path}: a directory, not a file") from None
     try:
         return json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not valid JSON ({error})") from error

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from eagle_tui.config.model import DatasetSection, RunConfig
 from eagle_tui.rundir import atomic
@@ -131,17 +131,27 @@ def inputs_of(config: RunConfig, run: RunDir, phase: str) -> dict[str, str]:
             found["hold_out"] = fingerprint(held_out)
     for earlier in UPSTREAM[phase]:
         if earlier in config.run.phases:
-            made = read(run, earlier)
-            found[f"output of {earlier}"] = fingerprint(
-                [made.counts, made.outputs] if made else None
-            )
+            found[f"output of {earlier}"] = _output(run, earlier)
     return found
 
 
+def _output(run: RunDir, phase: str) -> str:
+    try:
+        made = read(run, phase)
+    except ValueError:
+        return "unreadable"
+    return fingerprint([made.counts, made.outputs] if made else None)
+
+
 def read(run: RunDir, phase: str) -> Manifest | None:
-    """The phase's manifest; None when it has not finished."""
-    body = atomic.read_json(run.manifest(phase))
-    return None if body is None else Manifest.model_validate(body)
+    """The phase's manifest; None when it has not finished. ValueError: it cannot be read."""
+    path = run.manifest(phase)
+    body = atomic.read_json(path)
+    try:
+        return None if body is None else Manifest.model_validate(body)
+    except ValidationError as error:
+        wrong = ", ".join(sorted({".".join(map(str, e["loc"])) or "all" for e in error.errors()}))
+        raise ValueError(f"{path}: no manifest; wrong or missing: {wrong}") from error
 
 
 def write(run: RunDir, manifest: Manifest) -> None:
