@@ -43,6 +43,9 @@ from eagle_tui.versions import read_status
 ANSWER_S = 5.0
 """A local supervisor answers in milliseconds; after this long it is in trouble."""
 START_S = 20.0
+READING_S = 300.0
+"""What a supervisor that lives gets to read the logs of a large run before it answers: some ten
+seconds for a million responses."""
 FULL_DISK = 1 << 20
 """Bytes below which a disk is too full for a supervisor to begin."""
 GONE_S = 20.0
@@ -126,11 +129,14 @@ def start_supervisor(run: RunDir, *, up: bool = False) -> None:
             env={**os.environ, "PYTHONSAFEPATH": "1"},
             start_new_session=True,
         )
-    deadline = time.monotonic() + START_S
-    while time.monotonic() < deadline:
+    began = time.monotonic()
+    while True:
         if answers(run):
             return
         code = child.poll()
+        waited = time.monotonic() - began
+        if waited > (READING_S if code is None else START_S):
+            raise StartFailed(f"the supervisor does not answer after {waited:.0f} s; see {log}", 1)
         # Another one may have won the race for the lock; then its socket will answer.
         if code is not None and code != 3:
             with log.open("rb") as file:
@@ -138,7 +144,6 @@ def start_supervisor(run: RunDir, *, up: bool = False) -> None:
                 said = file.read().decode("utf-8", "replace").strip()
             raise StartFailed(said or _silent_end(run, code), code)
         time.sleep(0.05)
-    raise StartFailed(f"the supervisor does not answer after {START_S:.0f} s; see {log}", 1)
 
 
 def _silent_end(run: RunDir, code: int) -> str:

@@ -55,11 +55,14 @@ class LastHour:
     def add(self, at: float, tokens: int, reasoning_tokens: int) -> None:
         """One response."""
         minute = int(at // BUCKET_S)
-        one = Bucket(Counter((tokens,)), int(reasoning_tokens > 0), reasoning_tokens)
-        self._buckets.setdefault(minute, Bucket()).add(one)
-        if len(self._buckets) > BUCKETS + 1:
+        bucket = self._buckets.get(minute)
+        if bucket is None:
+            bucket = self._buckets[minute] = Bucket()
             newest = max(self._buckets)
             self._buckets = {m: b for m, b in self._buckets.items() if m > newest - BUCKETS}
+        bucket.lengths[tokens] += 1
+        bucket.reasoned += reasoning_tokens > 0
+        bucket.reasoning_tokens += reasoning_tokens
 
     def total(self, now: float) -> Bucket:
         """All of the last hour."""
@@ -230,7 +233,10 @@ class Figures:
 
     def dataset(self, name: str) -> DatasetFigures:
         """The figures of a dataset, made on first use."""
-        return self.datasets.setdefault(name, DatasetFigures())
+        figures = self.datasets.get(name)
+        if figures is None:
+            figures = self.datasets[name] = DatasetFigures()
+        return figures
 
     def follow(self, phase: str, attempt: int) -> WorkerView:
         """From now on read the log of this attempt; its earlier lines are read, too."""
