@@ -66,10 +66,6 @@ class JobQueue:
             self._front.append(heapq.heappop(self._later)[2])
         return len(self._front) + len(self._fresh) - self._next
 
-    def next_due(self) -> float | None:
-        """When the next of those that wait for their time is due; None: none does."""
-        return self._later[0][0] if self._later else None
-
     def take(self) -> Job | int:
         """The next one that `ready` counted: a job, or the place of a fresh prompt."""
         if self._front:

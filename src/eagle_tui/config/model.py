@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -346,7 +346,3 @@ class RunConfig(Section):
     def cap_tokens_of(self, dataset: DatasetSection) -> int | None:
         """Token cap of the dataset by run.toml; None: no cap."""
         return dataset.cap_tokens if dataset.cap_tokens is not None else self.generate.cap_tokens
-
-
-RawConfig = dict[str, Any]
-"""A run.toml as parsed, before validation."""

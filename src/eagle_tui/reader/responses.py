@@ -33,10 +33,6 @@ class Head:
     at: float
 
 
-class TooLong(ValueError):
-    """A row of more than MAX_ROW bytes."""
-
-
 def rows_backward(file: IO[bytes], end: int, stop: int = 0) -> Iterator[tuple[int, bytes | None]]:
     """Offset and bytes of each line that begins at `stop` or after and ends, with its newline,
     before `end`; the last one first. None stands for a line longer than MAX_ROW. Memory: the

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from eagle_tui.protocol import DatasetStatus, Status
 
-DIM_AGE_S = 3.0
-"""Figures older than three polls are drawn dim."""
 LABEL_AGE_S = 10.0
 """Figures older than ten polls carry their age."""
 

@@ -12,7 +12,7 @@ from eagle_tui.records import JournalEntry
 from eagle_tui.ui.canvas import Line, Pen
 from eagle_tui.ui.glyphs import Glyphs
 from eagle_tui.ui.palette import Palette
-from eagle_tui.ui.wrap import safe_line, wrap
+from eagle_tui.ui.wrap import safe_line
 
 _TRAIL: dict[CommandState, tuple[CommandState, ...]] = {
     "requested": ("requested",),
@@ -113,21 +113,6 @@ def one_line(entry: Entry, now: float, width: int, look: Palette, glyphs: Glyphs
     pen.cell(text, min(len(text), max(room, 0)), look.text)
     pen.segments += trail.segments
     return pen.segments
-
-
-def full_lines(entry: Entry, now: float, width: int, look: Palette, glyphs: Glyphs) -> list[Line]:
-    """The entry with all its text, wrapped under its start."""
-    head = _head(entry, now, look, glyphs)
-    indent = head.width
-    parts = wrap(entry.text, max(width - indent - 1, 20))
-    lines: list[Line] = []
-    for index, part in enumerate(parts):
-        pen = head if index == 0 else Pen().add(" " * indent)
-        pen.add(part, look.text)
-        if index == len(parts) - 1:
-            _trail(pen, entry, look, glyphs)
-        lines.append(pen.segments)
-    return lines
 
 
 def _command(command: CommandStatus) -> Entry:

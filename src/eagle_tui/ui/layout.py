@@ -11,8 +11,6 @@ from dataclasses import dataclass
 FRAMED_WIDTH, FRAMED_HEIGHT = 120, 36
 NARROW_WIDTH = 70
 SAMPLE_LEAST = 4
-CHART_MOST = 9
-"""Rows beyond which a chart says no more."""
 EVENT_ROWS = 3
 
 

@@ -133,7 +133,3 @@ class LogWindow:
         """By rows. Reaching the end of the log means to follow it, leaving it not to."""
         self.top = min(max(self.top + by, 0), max(last_top, 0))
         self.follow = self.at_end and self.top >= last_top
-
-    def index_of(self, offset: int) -> int | None:
-        """Which of the rows held begins at a byte."""
-        return next((i for i, line in enumerate(self.lines) if line.offset == offset), None)

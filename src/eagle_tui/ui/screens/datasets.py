@@ -9,6 +9,7 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container, Horizontal, Vertical
+from textual.content import Content
 from textual.widgets import Input
 
 from eagle_tui import fmt
@@ -196,10 +197,12 @@ class DatasetsScreen(ChartedScreen):
             parts.append(f"by {table.sort.title}")
         if table.filter.strip():
             parts.append(f"with “{table.filter.strip()}”: {len(table.rows)}")
-        table.border_title = ", ".join(parts)
+        title = ", ".join(parts)
+        # What was typed is no markup.
+        table.border_title = Content(title)
         table.fill()
         if not self.has_class("-roomy") or self.has_class("-detail"):
-            self.notify(table.border_title, timeout=2, markup=False)
+            self.notify(title, timeout=2, markup=False)
 
     def do_back(self) -> None:
         """The detail is closed first, then the filter is dropped, then the screen is left."""
