@@ -84,6 +84,11 @@ async def test_sort_filter_and_the_way_back(client: Any, make_app: MakeApp, ui: 
         assert len(table.keys()) == 2, "a screen keeps its filter while another is shown"
         await pilot.press("q")
         await ui.until(pilot, lambda: len(table.keys()) == 10)
+        # What is typed is never markup: this once ended the screen.
+        await pilot.press("slash", *"[/ [b", "enter")
+        await ui.until(pilot, lambda: table.keys() == [])
+        await pilot.press("q")
+        await ui.until(pilot, lambda: len(table.keys()) == 10)
         await pilot.press("q")
         await ui.until(pilot, lambda: app.screen is app.main)
 
