@@ -219,8 +219,13 @@ async def test_a_read_only_screen_sends_nothing(client: Any, make_app: MakeApp, 
 # Footer truth
 
 
-@pytest.mark.parametrize("name", list(SCREENS))
-@pytest.mark.parametrize("size", [(80, 24), (200, 50), (60, 20)])
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        *((name, (80, 24)) for name in SCREENS),
+        *((name, size) for name in ("overview", "datasets") for size in ((200, 50), (60, 20))),
+    ],
+)
 async def test_every_key_in_the_footer_does_something(
     size: tuple[int, int], name: str, client: Any, make_app: MakeApp, ui: Any
 ) -> None:
