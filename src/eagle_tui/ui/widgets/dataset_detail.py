@@ -73,7 +73,9 @@ class Histogram(Canvas):
         look = self.palette
         bars = self.row.histogram if self.row else ()
         if not any(bars):
-            yield Pen().add(" no response yet", look.muted).segments
+            known = self.row is None or not self.row.tokens
+            text = " no response yet" if known else " their lengths were not recorded"
+            yield Pen().add(text, look.muted).segments
             return
         shown = joined(bars, height)
         most = max(item.count for item in shown)
