@@ -14,6 +14,7 @@ from eagle_tui.action import Action as Action
 from eagle_tui.action import Param as Param
 from eagle_tui.action import ParamType as ParamType
 from eagle_tui.reading_actions import READING
+from eagle_tui.viewing_actions import VIEWING
 
 PHASE = Param("phase", "phase", "Name of the phase.", positional=True)
 
@@ -21,7 +22,6 @@ DATASET_SCREENS = ("overview", "datasets")
 PHASE_SCREENS = ("overview", "phases")
 PAST = ("replay", "down")
 """Modes in which a run is shown from its directory, at any time."""
-CHART_SCREENS = ("overview", "datasets", "server", "gpus")
 OTHER_SCREENS = ("datasets", "samples", "server", "gpus", "logs", "events", "phases")
 """All but the overview."""
 
@@ -240,89 +240,7 @@ ACTIONS: tuple[Action, ...] = (
         footer=False,
         screens=("overview", "samples"),
     ),
-    Action(
-        "open",
-        "Open",
-        "Show what is selected alone, and back.",
-        key="enter",
-        screens=("datasets",),
-    ),
-    Action(
-        "sort",
-        "Sort",
-        "Sort by the next column: name, state, done, tokens, rate, mean, failed, time left.",
-        key="S",
-        screens=("datasets",),
-    ),
-    Action(
-        "filter",
-        "Filter",
-        "Show only what holds the words that are typed; empty: everything.",
-        key="slash",
-        screens=("datasets",),
-    ),
-    Action(
-        "next_server",
-        "Next server",
-        "Show the next server.",
-        key="enter",
-        screens=("server",),
-    ),
-    Action(
-        "figure",
-        "Figure",
-        "What the strips show: utilization, memory, power or temperature.",
-        key="v",
-        screens=("gpus",),
-    ),
-    Action(
-        "zoom_in",
-        "Zoom",
-        "Show a shorter time in the charts.",
-        key="plus",
-        more_keys=("equals_sign",),
-        screens=CHART_SCREENS,
-    ),
-    Action(
-        "zoom_out",
-        "Zoom out",
-        "Show a longer time in the charts.",
-        key="minus",
-        footer=False,
-        screens=CHART_SCREENS,
-    ),
-    Action(
-        "earlier",
-        "Earlier",
-        "Scroll the charts to the past.",
-        key="left",
-        footer=False,
-        screens=CHART_SCREENS,
-    ),
-    Action(
-        "later",
-        "Later",
-        "Scroll the charts towards now.",
-        key="right",
-        footer=False,
-        screens=CHART_SCREENS,
-    ),
-    Action(
-        "now",
-        "Now",
-        "Let the charts go along with now again.",
-        key="0",
-        footer=False,
-        screens=CHART_SCREENS,
-    ),
-    Action(
-        "mark",
-        "Marks",
-        "Show what the next older mark in the charts stands for: a pause, a retune, a crash, a "
-        "phase, a cap.",
-        key="M",
-        screens=CHART_SCREENS,
-    ),
+    *VIEWING,
     Action(
         "report",
         "Report",
