@@ -1,5 +1,5 @@
-"""Actions of the screens that are watched: what is open, sorted and filtered, and the charts' time. A
-part of the registry."""
+"""Actions of the screens that are watched: what is open, sorted and filtered, and the time that the
+charts show. A part of the registry."""
 
 from __future__ import annotations
 
