@@ -160,6 +160,11 @@ class Attempts:
             self._unanswered(flight, work.prompts.read(job.index))
             return
         prompt = work.prompts.read(job.index)
+        if (
+            isinstance(outcome, Answer)
+            and max(outcome.output_ids, default=0) >= self._speech.vocabulary
+        ):
+            outcome = self._foreign(flight, outcome)
         if isinstance(outcome, Trouble):
             member.count.failures += 1
             grown = self._keep_streamed(flight)
@@ -169,6 +174,18 @@ class Attempts:
             self._answered(flight, prompt, outcome, outcome.finish)
         else:
             self._aborted(flight, prompt, outcome)
+
+    def _foreign(self, flight: Flight, answer: Answer) -> Trouble:
+        """Tokens that the target does not have, as of a server with another model: nothing of the
+        answer is kept, since such an id brings extraction and training down."""
+        flight.streamed = None
+        self._ledger.start_over(flight)
+        return Trouble(
+            "garbled",
+            f"the answer holds token id {max(answer.output_ids)}, and those of target.model end at "
+            f"{self._speech.vocabulary - 1}; does the server serve another model?",
+            200,
+        )
 
     def _journal(self, member: Member) -> int:
         """The interval of the crash journal in tokens; 0 where the journal does not pay."""

@@ -25,7 +25,7 @@ FAULTS = (
     "500_text", "500_json", "503", "503_full", "reset", "reset_body", "abort", "empty",
     "abort_empty", "no_content", "no_thought", "end_now", "in_thought", "loop", "small_pool",
     "hang", "hang_abortable", "slow_body", "no_done",
-    "400_context", "400_unknown", "garbled", "html", "401", "404",
+    "400_context", "400_unknown", "garbled", "foreign", "html", "401", "404",
 )  # fmt: skip
 
 
@@ -404,6 +404,9 @@ def _refusal(fault: str | None, size: int) -> web.Response | None:
         return web.json_response(text, status=400)
     if fault == "garbled":
         return web.Response(text='{"output_ids": [1, 2', content_type="application/json")
+    if fault == "foreign":
+        meta = {"finish_reason": {"type": "stop"}, "prompt_tokens": 3, "completion_tokens": 2}
+        return web.json_response({"output_ids": [9, 1_000_000], "meta_info": meta})
     if fault == "html":
         return web.Response(text="<html>It works!</html>", content_type="text/html")
     if fault == "401":

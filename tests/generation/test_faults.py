@@ -53,7 +53,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "fault",
     ["500_text", "500_json", "503", "503_full", "reset", "reset_body", "abort", "garbled",
-     "400_unknown", "slow_body", "html"],
+     "foreign", "400_unknown", "slow_body", "html"],
 )  # fmt: skip
 async def test_a_fault_of_one_attempt_costs_that_attempt(tmp_path: Path, fault: str) -> None:
     world = make_world(tmp_path / "run", {"b1": 40})
@@ -155,6 +155,14 @@ async def test_500_is_tried_again_as_often_as_configured(tmp_path: Path) -> None
     server = await run_with(world, always("500_json", 3))
     assert world.check() == {"complete": 9, "dead": 1}
     assert server.asked[tuple(world.prompts["b1"][world.dead()[0]["id"]])] == 3
+
+
+async def test_tokens_of_another_model_are_never_stored(tmp_path: Path) -> None:
+    world = make_world(tmp_path / "run", {"b1": 10}, generate={"policy": {"failed": "retry 1"}})
+    await run_with(world, always("foreign", 3))
+    assert world.check() == {"complete": 9, "dead": 1}
+    reason = world.dead()[0]["reason"]
+    assert "token id 1000000" in reason and "serve another model" in reason
 
 
 async def test_one_hanging_request_is_ended_and_sent_again(tmp_path: Path) -> None:
