@@ -140,6 +140,9 @@ def test_not_toml_and_missing_file(tmp_path: Path) -> None:
     assert "not valid TOML" in problems("a = [")[0]
     with pytest.raises(ConfigError, match="eagle-tui init"):
         load_config(tmp_path / "run.toml")
+    (tmp_path / "latin.toml").write_bytes(MINIMAL.encode() + b"# caf\xe9\n")
+    with pytest.raises(ConfigError, match="line 9: byte 0xe9 is not UTF-8"):
+        load_config(tmp_path / "latin.toml")
     (tmp_path / "bom.toml").write_bytes(b"\xef\xbb\xbf" + MINIMAL.encode())
     assert load_config(tmp_path / "bom.toml").target.model == "m"
 

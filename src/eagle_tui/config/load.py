@@ -80,7 +80,11 @@ def read_text(path: Path) -> str:
     except FileNotFoundError:
         hint = f"no such file; make one with `eagle-tui init {path.parent}`"
         raise ConfigError(str(path), [hint]) from None
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        hint = f"line {line}: byte {error.object[error.start]:#x} is not UTF-8; save it as UTF-8"
+        raise ConfigError(str(path), [hint]) from error
+    except OSError as error:
         raise ConfigError(str(path), [f"cannot be read: {error}"]) from error
 
 
