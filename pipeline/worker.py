@@ -139,17 +139,30 @@ def main(phase: str, body: Callable[[Worker], None], argv: list[str] | None = No
     except Refused as error:
         print(error, file=sys.stderr)
         return 3
+    except OSError as error:
+        print(f"{run.root}: nothing can be written there: {error}", file=sys.stderr)
+        return 1
     clock = SystemClock()
     attempt = args.attempt or next_attempt(run, phase)
-    log = WorkerLog(run.events(phase, attempt), clock)
-    worker = Worker(run, config, log, clock, phase, attempt)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: worker.stop.set())
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     me = proc.current()
-    log.emit(
-        "start", pid=me.pid, started=me.started, phase=phase, attempt=attempt, version=__version__
-    )
+    try:
+        log = WorkerLog(run.events(phase, attempt), clock)
+        worker = Worker(run, config, log, clock, phase, attempt)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: worker.stop.set())
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        log.emit(
+            "start",
+            pid=me.pid,
+            started=me.started,
+            phase=phase,
+            attempt=attempt,
+            version=__version__,
+        )
+    except OSError as error:
+        print(f"{run.root}: nothing can be written there: {error}", file=sys.stderr)
+        os.close(lock)
+        return 1
     if notice:
         log.note(notice, "warning")
     code = 0

@@ -58,6 +58,19 @@ def test_a_supervisor_that_can_write_nothing_ends_with_one_sentence(run: RunDir)
     assert "Traceback" not in done.stderr
 
 
+def test_a_worker_that_can_write_nothing_ends_with_one_sentence(run: RunDir) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "eagle_tui.pipeline.merge", str(run.root)],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=_take_no_bytes,
+        timeout=30,
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1 and "nothing can be written there" in done.stderr
+
+
 def test_one_that_could_not_even_write_its_log_is_explained(
     run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
