@@ -16,7 +16,7 @@ VERSION = os.environ.get("EAGLE_TUI_SGLANG_VERSION", "0.5.23")
 ORDERS = {
     "max-running-requests=4": "scheduler",
     "no-such-flag-at-all=1": "",
-    "mem-fraction-static=0.000001": "",
+    "context-length=99999999": "",
     "chunked-prefill-size=512": "supervisor",
 }
 
@@ -25,6 +25,6 @@ def test_retunes_of_a_real_sglang(new_run: Callable[..., Run]) -> None:
     run = new_run(*settings(VERSION), rows=40)
     run.up()
     results = list(retunes(run, [*ORDERS], [*ORDERS.values()], load_s=1.0))
-    (too_little,) = (r for r in results if r.words.startswith("mem-fraction"))
-    assert "--mem-fraction-static" in too_little.reason and "rolled back" in too_little.reason
+    (too_long,) = (r for r in results if r.words.startswith("context-length"))
+    assert "rolled back" in too_long.reason and "context" in too_long.reason
     check(run, results)
