@@ -19,6 +19,10 @@ from eagle_tui.protocol import Mark, Status
 pytestmark = pytest.mark.slow
 
 
+SLOWLY = ("generate.concurrency=1", "generate.concurrency_long=1")
+"""So that there is work until the end."""
+
+
 def step(status: Status) -> str:
     retune = status.servers[0].retune
     return retune.step if retune else ""
@@ -51,7 +55,7 @@ def ended(run: Run) -> Status:
 
 
 def test_retunes_under_load_survive_kills(new_run: Callable[..., Run]) -> None:
-    run = new_run(rows=15)
+    run = new_run(*SLOWLY, rows=12)
     run.up()
     run.wait("responses come", lambda s: (s.phases[1].done or 0) >= 3)
 
@@ -79,8 +83,11 @@ def test_retunes_under_load_survive_kills(new_run: Callable[..., Run]) -> None:
     # The settings hold over the end of the run, which goes on with them.
     run.down()
     run.up()
-    run.wait("the server is ready again", lambda s: s.servers[0].state == "ready")
+    status = run.wait("the server is ready again", lambda s: s.servers[0].state == "ready")
     assert launches(run)[-1]["settings"] == {"max-running-requests": "6"}
+    for data in status.datasets:
+        if data.kind == "prompts":
+            run.verb("concurrency", data.name, "16")
     run.wait_done()
     run.assert_each_once()
     run.down()
@@ -88,7 +95,7 @@ def test_retunes_under_load_survive_kills(new_run: Callable[..., Run]) -> None:
 
 
 def test_a_paused_run_stays_paused(new_run: Callable[..., Run]) -> None:
-    run = new_run(rows=4)
+    run = new_run(*SLOWLY, rows=4)
     run.up()
     run.wait("responses come", lambda s: (s.phases[1].done or 0) >= 1)
     run.verb("pause")
@@ -102,8 +109,7 @@ def test_a_paused_run_stays_paused(new_run: Callable[..., Run]) -> None:
     time.sleep(1.0)
     assert run.status().phases[1].done == before
     run.verb("resume")
-    run.wait_done()
-    run.assert_each_once()
+    run.wait("it goes on", lambda s: (s.phases[1].done or 0) > (before or 0))
 
 
 def _marks(run: Run) -> list[Mark]:
