@@ -8,7 +8,6 @@ import contextlib
 import os
 import re
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from eagle_tui import proc
 from eagle_tui.config.command import command_line
 from eagle_tui.config.model import FlagValue, RunConfig, ServerSection
 from eagle_tui.config.target import NoSuchModel
+from eagle_tui.ports import free_port, port_taken
 from eagle_tui.rundir import atomic, keys
 
 from ..worker import Refused, Stopped, Worker
@@ -118,8 +118,8 @@ class Server:
 
     def _start(self) -> None:
         section, run = self._section, self._worker.run
-        port = section.port or _free_port(section.host)
-        if section.port and _taken(section.host, port):
+        port = section.port or free_port(section.host)
+        if section.port and port_taken(section.host, port):
             raise ServerError(
                 f"port {port} is taken by another program (a server of this run?); stop it, or "
                 "leave the port of [[server]] unset"
@@ -213,15 +213,3 @@ def _kill_group(pid: int) -> None:
     """SIGKILL to a process that leads a session of its own, and to all that it started in it."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-
-
-def _free_port(host: str) -> int:
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
-
-
-def _taken(host: str, port: int) -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(1.0)
-        return probe.connect_ex((host, port)) == 0

@@ -62,6 +62,7 @@ LAYERS: dict[str, set[str]] = {
             "report",
             "notices",
             "notifier",
+            "ports",
         ),
         "reader",
     },
@@ -92,11 +93,13 @@ LAYERS: dict[str, set[str]] = {
     "fmt": set(),
     "text": set(),
     "clock": set(),
+    "ports": set(),
     "proc": set(),
     "__main__": {"cli"},
     "__init__": set(),
 }
 PIPELINE_MAY = {
+    "ports",
     "rundir",
     "config",
     "clock",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from eagle_tui.config.model import RunConfig, ServerSection
 from eagle_tui.config.target import NoSuchModel
+from eagle_tui.ports import free_port, port_taken
 from eagle_tui.protocol import ServerState, ServerStatus, Severity
 from eagle_tui.rundir import keys
 from eagle_tui.rundir.desired import Endpoint
@@ -17,7 +18,6 @@ from eagle_tui.supervisor.phases import Deaths
 from eagle_tui.supervisor.server import lost, memory, resolved
 from eagle_tui.supervisor.server.closing import Closing
 from eagle_tui.supervisor.server.context import Context, Plan, Wish
-from eagle_tui.supervisor.server.ports import free_port, port_taken
 from eagle_tui.supervisor.server.restart import verdict
 from eagle_tui.supervisor.server.start import Start, retuned
 from eagle_tui.supervisor.server.watching import Watch
