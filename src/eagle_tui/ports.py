@@ -1,4 +1,4 @@
-"""Ports of this machine. Nothing here connects: a program that does not accept has its port, too."""
+"""Ports of this machine. Nothing here connects: who does not accept has its port, too."""
 
 from __future__ import annotations
 

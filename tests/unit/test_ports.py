@@ -26,6 +26,7 @@ def test_a_listener_that_never_accepts_has_its_port() -> None:
 
 def test_connections_that_fade_do_not_hold_a_port() -> None:
     with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as every server does
         listener.bind((HOST, 0))
         listener.listen()
         port = listener.getsockname()[1]
