@@ -16,6 +16,26 @@ class NoKey(OSError):
     """A server cannot start: a key that run.toml names is not there; the message says which."""
 
 
+def find(
+    section: ServerSection,
+    flags: Mapping[str, FlagValue] | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> dict[str, str]:
+    """The keys that a server is to have, by flag. NoKey: a variable is not set, or holds none."""
+    found: dict[str, str] = {}
+    for flag, name in keys_wanted(section, section.flags if flags is None else flags).items():
+        key = environ.get(name, "")
+        if not key:
+            raise NoKey(
+                f"the environment variable {name}, which shall hold the {flag} of "
+                f"[[server]] {section.name}, is not set where the run was brought up"
+            )
+        if key.startswith("-"):
+            raise NoKey(f"the key in {name} begins with a dash, which a server takes for a flag")
+        found[flag] = key
+    return found
+
+
 def hand_over(
     root: Path,
     section: ServerSection,
@@ -25,22 +45,10 @@ def hand_over(
 ) -> None:
     """Before a server is started by `config.command.command_line`, with the same `root` and
     `flags`: write its keys where it reads them. Its log is made readable for its owner alone, since
-    SGLang writes all its arguments there. NoKey: a variable is not set; OSError: cannot be
-    written."""
-    wanted = keys_wanted(section, section.flags if flags is None else flags)
-    if not wanted:
+    SGLang writes all its arguments there. NoKey: as of `find`; OSError: cannot be written."""
+    keys = find(section, flags, environ)
+    if not keys:
         return
-    keys: dict[str, str] = {}
-    for flag, name in wanted.items():
-        key = environ.get(name, "")
-        if not key:
-            raise NoKey(
-                f"the environment variable {name}, which shall hold the {flag} of "
-                f"[[server]] {section.name}, is not set where the run was brought up"
-            )
-        if key.startswith("-"):
-            raise NoKey(f"the key in {name} begins with a dash, which a server takes for a flag")
-        keys[flag] = key
     log.parent.mkdir(parents=True, exist_ok=True)
     log.touch(mode=0o600)
     if section.engine == "sglang":

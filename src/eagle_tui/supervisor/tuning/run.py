@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from eagle_tui.config.command import command_line
 from eagle_tui.config.target import NoSuchModel
+from eagle_tui.rundir import keys
 from eagle_tui.supervisor.launches import Settings
 from eagle_tui.supervisor.server.managed import ManagedServer
 from eagle_tui.supervisor.tuning.constraints import HostFacts
@@ -77,6 +78,11 @@ class RetuneRun:
             return "no phase needs a server now"
         if "generate" in board.desired.finish:
             return "generation is ending with what is there"
+        try:
+            # A supervisor that was revived from another shell could stop it, and not start it.
+            keys.find(server.section)
+        except keys.NoKey as error:
+            return f"it could not be started again: {error}"
         return ""
 
     def sending(self, server: str) -> bool:
