@@ -86,6 +86,8 @@ class Try:
     reason: str
     rule: str
     """The rule that explained its end; empty: none did, or it has not ended."""
+    lived_s: float | None
+    """Seconds from ready to its end; None: it was not ready, or has not ended."""
 
 
 class Order(Protocol):
@@ -173,9 +175,15 @@ class ServerStore:
             "JOIN attempts a ON a.token = l.token WHERE l.retune = ? ORDER BY a.id"
         )
         return [
-            Try(row[0] is not None, row[1] is not None, row[2], row[3])
-            for row in self._db.execute(sql, (retune,))
-            if json.loads(row[4]) == dict(settings)
+            Try(
+                ready is not None,
+                ended is not None,
+                reason,
+                rule,
+                ready and ended and ended - ready,
+            )
+            for ready, ended, reason, rule, text in self._db.execute(sql, (retune,))
+            if json.loads(text) == dict(settings)
         ]
 
     # -- changes of settings ----------------------------------------------------------------------

@@ -35,6 +35,8 @@ class Run:
 
     bench: Bench
     refusal: str = ""
+    quiet: bool = False
+    """Generation does not send to it while it has other settings than those of run.toml."""
     steps: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -60,7 +62,7 @@ class Run:
         return list(self.view(server, None).argv)
 
     def sending(self, server: str) -> bool:
-        return self.server.endpoint() is not None
+        return self.server.endpoint() is not None and not (self.quiet and self.tuned("one"))
 
     def tuned(self, server: str) -> Settings:
         return self.bench.store.get("tuned") or {}
@@ -206,6 +208,34 @@ async def test_settings_that_never_get_ready_are_taken_back(bench: New) -> None:
     await run.ended()
     assert run.now.step == "rolled_back" and run.now.reason.startswith("not ready after")
     assert run.server.state == "ready"
+
+
+@pytest.mark.parametrize("at", ["resuming", "done", "revived"])
+async def test_settings_that_start_and_then_kill_it_are_taken_back(bench: New, at: str) -> None:
+    run = Run(bench(), quiet=at == "resuming")
+    await run.ready()
+    run.order(die_after_s="1.0", code="3")
+    if at == "revived":
+        await run.ended()
+        run.start()
+    await run.until(lambda: run.now.step == "rolled_back")
+    # Of a process that another supervisor started nobody knows how it ended.
+    assert run.now.reason.startswith("ended; how is not" if at == "revived" else "exit code 3, ")
+    assert run.now.reason.endswith(" s after it was ready")
+    assert ("done" in run.steps) == (at != "resuming")
+    assert run.server.state == "ready" and run.alive() == 1 and run.tuned("one") == {}
+    assert run.server.settings["die-after-s"] == "-1"
+
+
+async def test_what_dies_long_after_it_was_ready_is_no_fault_of_the_settings(
+    bench: New, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eagle_tui.supervisor.tuning.retunes.EARLY_S", 0.2)
+    run = Run(bench())
+    await run.ready()
+    run.order(die_after_s="1.0", code="3")
+    await run.until(lambda: len(run.bench.pids()) == 3)
+    assert run.now.step == "done" and run.tuned("one") == {"die-after-s": "1.0", "code": "3"}
 
 
 async def test_a_flag_that_the_server_does_not_know_stops_nothing(bench: New) -> None:

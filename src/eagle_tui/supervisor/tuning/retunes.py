@@ -1,9 +1,9 @@
 """Carrying out changes of settings, step by step; each step is durable.
 
 requested → pausing → stopping → starting → ready → resuming → done, or, when the new settings do
-not become ready, → reverting → resuming → rolled_back; or refused. The step stands in the state
-file. What a step waits for is read from what is there (processes, launches), not remembered, so a
-supervisor that takes over goes on from it.
+not become ready, or die soon after (even when it is done), → reverting → resuming → rolled_back; or
+refused. The step stands in the state file. What a step waits for is read from what is there
+(processes, launches), not remembered, so a supervisor that takes over goes on from it.
 
 Servers are retuned one after the other: while one is down, the others go on generating.
 """
@@ -33,11 +33,19 @@ FROM_OUTSIDE = ("killed", "child-killed", "port", LOST)
 """Rules of `telemetry.diagnosis` that are not the settings' fault."""
 RESUME_S = 30.0
 """How long generation may take to send to the server again before it is called done anyway."""
+EARLY_S = 120.0
+"""A server that dies by itself so soon after it was ready with new settings cannot live with them:
+too little memory shows in the first prefill under load."""
 
 
 def _again(one: Try) -> bool:
     """Whether a start that failed says nothing against the settings."""
     return one.ended and one.rule in FROM_OUTSIDE
+
+
+def _early(one: Try) -> bool:
+    """Whether a start with new settings came to an end that speaks against them."""
+    return one.ended and not _again(one) and (one.lived_s is None or one.lived_s <= EARLY_S)
 
 
 class Run(Protocol):
@@ -81,6 +89,8 @@ class Retunes:
         self._servers = servers
         self._say = say
         self._open = store.servers.retunes(open_only=True)
+        self._young = [r for r in store.servers.retunes() if r.step == "done" and self._is_young(r)]
+        """Done so lately that they may have to be taken back."""
         self._flags: dict[str, Flags | str] = {}
         self._reading: dict[str, asyncio.Task[None]] = {}
 
@@ -113,21 +123,26 @@ class Retunes:
         """Whether a change needs the server to run now, whatever the phases need."""
         return self._active(server) in ("starting", "reverting", "ready", "resuming")
 
-    def wants_down(self, server: str) -> bool:
+    def wants_down(self, name: str) -> bool:
         """Whether a change needs the server to be stopped now."""
-        return self._active(server) in ("pausing", "stopping")
+        step = self._active(name)
+        if step == "reverting":
+            # It died after it was ready, and may have been started again by itself.
+            server = self._servers[name]
+            return not server.idle and server.plan.settings != self._open[0].before
+        return step in ("pausing", "stopping")
 
     def plan(self, server: str) -> Plan:
         """With what the server is to be launched now."""
         step = self._active(server)
-        if step in ("starting", "reverting", "ready"):
-            (retune,) = (r for r in self._open[:1])
+        if step in ("starting", "reverting", "ready", "resuming"):
+            retune = self._open[0]
             if step == "starting":
                 tries = self._store.servers.tries(retune.id, retune.after)
                 number = 1 + sum(_again(t) for t in tries[: TRIES - 1])
                 return Plan(retune.after, retune.id, trial=True, number=number)
-            settings = retune.before if step == "reverting" else retune.after
-            return Plan(settings, retune.id)
+            # Only what is taken back has a reason.
+            return Plan(retune.before if retune.reason else retune.after, retune.id)
         return Plan(self._run.tuned(server))
 
     def _active(self, server: str) -> RetuneStep | None:
@@ -164,6 +179,7 @@ class Retunes:
 
     def tick(self) -> None:
         """Move the first change on as far as it goes now."""
+        self._look_at_young()
         if not self._open:
             return
         retune = self._open[0]
@@ -190,6 +206,7 @@ class Retunes:
         self._go(retune, step, reason=reason)
         source = f"server {retune.server}"
         if step == "done":
+            self._young += [r for r in self._store.servers.retunes() if r.id == retune.id]
             self._say("info", source, f"retuned: {retune.words}")
         else:
             word = "refused" if step == "refused" else "rolled back"
@@ -259,26 +276,88 @@ class Retunes:
         elif len(tries) < TRIES and _again(last):
             self._say("warning", f"server {retune.server}", "killed from outside; tried once more")
         elif server.idle:
-            sentence = f"back to the settings before: {last.reason}"
-            self._say("warning", f"server {retune.server}", sentence)
-            self._go(retune, "reverting", reason=last.reason)
+            self._back(retune, server, last.reason)
+
+    def _back(self, retune: Retune, server: ManagedServer, reason: str) -> None:
+        """The settings before are taken again."""
+        sentence = f"back to the settings before: {reason}"
+        self._say("warning", f"server {retune.server}", sentence)
+        self._run.in_force(
+            retune.server,
+            retune.before,
+            lambda: self._store.servers.step(
+                retune.id, "reverting", self._clock.wall(), reason=reason
+            ),
+        )
+        self.reload()
+        # What died of the new settings does not count against those before.
+        server.forgive()
 
     def _reverting(self, retune: Retune, server: ManagedServer) -> None:
+        if self.wants_down(retune.server):
+            return
         if server.state == "failed":
-            reason = f"{retune.reason}; and the settings before do not start either"
-            self._end(retune, "rolled_back", f"{reason}: {server.reason}")
+            self._end_without(retune, server)
         elif server.endpoint() is not None and server.plan.settings == retune.before:
             self._go(retune, "resuming")
 
+    def _end_without(self, retune: Retune, server: ManagedServer) -> None:
+        reason = f"{retune.reason}; and the settings before do not start either"
+        self._end(retune, "rolled_back", f"{reason}: {server.reason}")
+
     def _ready(self, retune: Retune, server: ManagedServer) -> None:
-        if server.endpoint() is not None or server.state == "failed":
+        if reason := self._fell(retune, server):
+            self._back(retune, server, reason)
+        elif server.endpoint() is not None:
             self._go(retune, "resuming")
 
     def _resuming(self, retune: Retune, server: ManagedServer) -> None:
+        if retune.reason and server.state == "failed":
+            self._end_without(retune, server)
+            return
+        if not retune.reason and (reason := self._fell(retune, server)):
+            self._back(retune, server, reason)
+            return
         late = self._clock.wall() - retune.updated >= RESUME_S
-        if not late and not self._run.sending(retune.server):
+        if server.state in ("stopped", "starting", "stopping") or not (
+            late or self._run.sending(retune.server)
+        ):
             return
         self._store.servers.step(
             retune.id, "resuming", retune.updated, resumed_at=self._clock.wall()
         )
         self._end(retune, "rolled_back" if retune.reason else "done", retune.reason)
+
+    # -- settings that started, and did not hold --------------------------------------------------
+
+    def _fell(self, retune: Retune, server: ManagedServer) -> str:
+        """Why the new settings do not hold, though they had started; empty: they hold."""
+        if server.state == "failed":
+            return server.reason
+        return self._early_death(retune)
+
+    def _early_death(self, retune: Retune) -> str:
+        """Why the server died by itself soon after it was ready; empty: it did not."""
+        for one in self._store.servers.tries(retune.id, retune.after):
+            if _early(one):
+                when = "" if one.lived_s is None else f", {one.lived_s:.0f} s after it was ready"
+                return f"{one.reason}{when}"
+        return ""
+
+    def _is_young(self, retune: Retune) -> bool:
+        return self._clock.wall() - retune.updated <= EARLY_S
+
+    def _look_at_young(self) -> None:
+        """Take back what is done, when its server died of it; not while another change is on its
+        way, which would be left half done."""
+        if any(r.step != "requested" for r in self._open):
+            return
+        for retune in tuple(self._young):
+            server = self._servers.get(retune.server)
+            if server is None or not (reason := self._early_death(retune)):
+                continue
+            self._young.remove(retune)
+            if self._run.tuned(retune.server) == retune.after:
+                self._back(retune, server, reason)
+                return
+        self._young = [r for r in self._young if self._is_young(r)]
