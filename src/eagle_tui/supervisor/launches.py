@@ -169,10 +169,12 @@ class ServerStore:
         return read_launches(self._db, server, limit)
 
     def tries(self, retune: int, settings: Settings) -> list[Try]:
-        """What became of the launches of a change with these settings, the oldest first."""
+        """What became of the launches of a change with these settings, the oldest first; without
+        those that were stopped by order, which say nothing of the settings."""
         sql = (
             "SELECT a.ready_at, a.ended_at, a.reason, l.rule, l.settings FROM launches l "
-            "JOIN attempts a ON a.token = l.token WHERE l.retune = ? ORDER BY a.id"
+            "JOIN attempts a ON a.token = l.token "
+            "WHERE l.retune = ? AND a.outcome IS NOT 'stopped' ORDER BY a.id"
         )
         return [
             Try(

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -35,6 +36,7 @@ class Run:
 
     bench: Bench
     refusal: str = ""
+    going_down: bool = False
     quiet: bool = False
     """Generation does not send to it while it has other settings than those of run.toml."""
     steps: list[str] = field(default_factory=list)
@@ -60,6 +62,9 @@ class Run:
 
     def help_argv(self, server: ManagedServer) -> list[str]:
         return list(self.view(server, None).argv)
+
+    def down(self) -> bool:
+        return self.going_down
 
     def sending(self, server: str) -> bool:
         return self.server.endpoint() is not None and not (self.quiet and self.tuned("one"))
@@ -88,7 +93,7 @@ class Run:
         self.retunes.tick()
         if self.steps[-1:] != [self.now.step]:
             self.steps.append(self.now.step)
-        down = self.retunes.wants_down("one")
+        down = self.going_down or self.retunes.wants_down("one")
         await self.server.step(Wish(not down, self.retunes.plan("one")))
         await asyncio.sleep(0.02)
 
@@ -113,6 +118,10 @@ class Run:
 
     async def ended(self) -> None:
         await self.until(lambda: self.now.step in ENDS)
+
+    def started(self, count: int) -> bool:
+        """New settings are tried, by a process that is the `count`-th in all."""
+        return self.now.step == "starting" and len(self.bench.pids()) == count
 
     def alive(self) -> int:
         return sum(proc.identify(pid) is not None for pid in self.bench.pids())
@@ -208,6 +217,25 @@ async def test_settings_that_never_get_ready_are_taken_back(bench: New) -> None:
     await run.ended()
     assert run.now.step == "rolled_back" and run.now.reason.startswith("not ready after")
     assert run.server.state == "ready"
+
+
+@pytest.mark.parametrize("times", [1, 3])
+async def test_it_goes_on_after_the_run_was_taken_down(bench: New, times: int) -> None:
+    run = Run(bench({"ready-after-s": 0.3}))
+    await run.ready()
+    run.order(max_running_requests="16")
+    for _ in range(times):
+        before = len(run.bench.pids())
+        run.going_down = False
+        await run.until(partial(run.started, before + 1))
+        run.going_down = True
+        await run.until(lambda: run.server.idle)
+        await run.step()
+        assert run.now.step == "starting" and run.alive() == 0
+        run.start()
+    run.going_down = False
+    await run.ended()
+    assert run.now.step == "done" and run.server.settings["max-running-requests"] == "16"
 
 
 @pytest.mark.parametrize("at", ["resuming", "done", "revived"])

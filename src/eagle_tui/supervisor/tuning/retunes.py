@@ -59,6 +59,10 @@ class Run(Protocol):
         """The command that is asked for its flags. NoSuchModel when it cannot be made."""
         ...
 
+    def down(self) -> bool:
+        """The run is being stopped: what is under way goes on after the next `up`."""
+        ...
+
     def sending(self, server: str) -> bool:
         """Generation sends to it again, or has nothing to send."""
         ...
@@ -179,6 +183,8 @@ class Retunes:
 
     def tick(self) -> None:
         """Move the first change on as far as it goes now."""
+        if self._run.down():
+            return
         self._look_at_young()
         if not self._open:
             return

@@ -72,7 +72,7 @@ class RetuneRun:
         board = self._b
         if server.section.url:
             return ELSEWHERE
-        if board.intent == "down":
+        if self.down():
             return "the run is being stopped"
         if not board.servers_needed():
             return "no phase needs a server now"
@@ -84,6 +84,10 @@ class RetuneRun:
         except keys.NoKey as error:
             return f"it could not be started again: {error}"
         return ""
+
+    def down(self) -> bool:
+        """The run is being stopped: what is under way goes on after the next `up`."""
+        return self._b.intent == "down"
 
     def sending(self, server: str) -> bool:
         """Generation sends to it again, or has nothing to send."""
