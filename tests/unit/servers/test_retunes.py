@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from server_bench import Bench
 from eagle_tui import proc
 from eagle_tui.clock import SystemClock
 from eagle_tui.config.command import command_line
+from eagle_tui.ports import free_port
 from eagle_tui.protocol import RetuneStep, ServerState
 from eagle_tui.supervisor.launches import ENDS, Retune, Settings
 from eagle_tui.supervisor.server.context import Wish
@@ -181,6 +183,24 @@ async def test_the_server_is_killed_at_a_step(bench: New, step: RetuneStep) -> N
     await run.until(lambda: run.bench.pids()[-1] != pid and run.server.state == "ready")
     await run.ready()
     assert run.server.settings["max-running-requests"] == "16" and run.alive() == 1
+
+
+async def test_one_that_waits_for_its_port_says_once_that_it_is_tried_again(bench: New) -> None:
+    port = free_port("127.0.0.1")
+    run = Run(bench({"ready-after-s": 0.5}, port=port))
+    await run.ready()
+    run.order(max_running_requests="16")
+    await run.until(lambda: run.started(2))
+    os.kill(run.bench.pids()[-1], signal.SIGKILL)
+    await run.until(lambda: run.server.idle)
+    with socket.create_server(("127.0.0.1", port)):
+        for _ in range(5):
+            await run.step()
+        assert run.now.step == "starting" and f"port {port} is taken" in run.server.reason
+    assert [s for s in run.bench.said if "tried once more" in s] == [
+        "warning: tried once more: it was killed with SIGKILL, and not by us: by somebody, or by "
+        "the system for want of memory"
+    ]
 
 
 async def test_both_die_while_it_starts(bench: New) -> None:

@@ -95,6 +95,8 @@ class Retunes:
         self._open = store.servers.retunes(open_only=True)
         self._young = [r for r in store.servers.retunes() if r.step == "done" and self._is_young(r)]
         """Done so lately that they may have to be taken back."""
+        self._told: set[int] = set()
+        """Changes of which it was said that they are tried once more."""
         self._flags: dict[str, Flags | str] = {}
         self._reading: dict[str, asyncio.Task[None]] = {}
 
@@ -280,7 +282,11 @@ class Retunes:
             )
             self.reload()
         elif len(tries) < TRIES and _again(last):
-            self._say("warning", f"server {retune.server}", "killed from outside; tried once more")
+            if retune.id not in self._told:
+                # The next try may have to wait, for a port that is taken.
+                self._told.add(retune.id)
+                sentence = f"tried once more: {last.reason}"
+                self._say("warning", f"server {retune.server}", sentence)
         elif server.idle:
             self._back(retune, server, last.reason)
 
