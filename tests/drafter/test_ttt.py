@@ -28,7 +28,8 @@ def assert_same(found: Tensor, wanted: Tensor) -> None:
     """[steps, N, …] equal in all rows that have a token to read: the last 1+j have none."""
     for step, (a, b) in enumerate(zip(found, wanted, strict=True)):
         whole = len(a) - 1 - step
-        assert (a[:whole] - b[:whole]).abs().max() <= 1e-6 * b.abs().max()
+        # float32 sums in another order: a few units in the last place, more with other threads.
+        assert (a[:whole] - b[:whole]).abs().max() <= 3e-6 * b.abs().max()
 
 
 def logits(model: Drafter, rows: Rows, steps: int = STEPS) -> Tensor:

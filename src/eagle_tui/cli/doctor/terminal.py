@@ -54,8 +54,16 @@ def gather(environ: Mapping[str, str]) -> Facts:
             around = tmux.look()
         except OSError as error:
             problem = str(error)
-    size = tuple(shutil.get_terminal_size())
-    return Facts(environ, (size[0], size[1]), interactive, answers, around, problem)
+    return Facts(environ, _size_now(), interactive, answers, around, problem)
+
+
+def _size_now() -> tuple[int, int]:
+    """The terminal's own size; COLUMNS and LINES may be what another terminal had."""
+    try:
+        size = os.get_terminal_size(sys.stdout.fileno())
+    except (OSError, ValueError):
+        size = shutil.get_terminal_size()
+    return size.columns, size.lines
 
 
 def findings(facts: Facts) -> list[Finding]:

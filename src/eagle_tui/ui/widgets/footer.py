@@ -19,7 +19,7 @@ _VOWELS = frozenset("aeiou")
 _SHORTEST = 4
 TWO_ROWS_FROM = 30
 """Height from which the screens may have a row of their own."""
-_ACTIONS_LEAST = 4
+_ACTIONS_LEAST = 6
 """Actions that must fit beside the screens' names, else the screens are numbers alone."""
 
 
