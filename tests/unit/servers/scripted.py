@@ -35,6 +35,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--deaf", action="store_true", help="takes no notice of SIGINT")
     parser.add_argument("--mute", action="store_true", help="/v1/loads is refused")
     parser.add_argument("--child", action="store_true", help="leaves a child behind")
+    on = argparse.BooleanOptionalAction
+    parser.add_argument("--fast", action=on, default=True, help="a switch that is on by itself")
+    parser.add_argument("--sizes", type=int, nargs="+", help="several words")
     return parser.parse_args()
 
 

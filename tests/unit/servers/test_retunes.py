@@ -83,7 +83,7 @@ class Run:
 
     def order(self, **settings: Any) -> None:
         typed = {key.replace("_", "-"): value for key, value in settings.items()}
-        for one in orders([self.view(self.server, None)], None, typed):
+        for one in orders(self.retunes.views(), None, typed):
             self.bench.store.servers.add_retune("c1", one, time.time())
         self.retunes.reload()
 
@@ -93,7 +93,7 @@ class Run:
 
     async def step(self) -> None:
         self.retunes.tick()
-        if self.steps[-1:] != [self.now.step]:
+        if self.bench.store.servers.retunes() and self.steps[-1:] != [self.now.step]:
             self.steps.append(self.now.step)
         down = self.going_down or self.retunes.wants_down("one")
         await self.server.step(Wish(not down, self.retunes.plan("one")))
@@ -102,7 +102,7 @@ class Run:
     async def until(self, what: Callable[[], Any], seconds: float = 20.0) -> None:
         deadline = time.monotonic() + seconds
         while not what():
-            assert time.monotonic() < deadline, (self.now, self.bench.said)
+            assert time.monotonic() < deadline, (self.steps, self.server.reason, self.bench.said)
             await self.step()
 
     async def ready(self) -> None:
@@ -183,6 +183,22 @@ async def test_the_server_is_killed_at_a_step(bench: New, step: RetuneStep) -> N
     await run.until(lambda: run.bench.pids()[-1] != pid and run.server.state == "ready")
     await run.ready()
     assert run.server.settings["max-running-requests"] == "16" and run.alive() == 1
+
+
+async def test_settings_are_launched_as_they_were_checked(bench: New) -> None:
+    run = Run(bench())
+    await run.ready()
+    await run.until(lambda: run.retunes.flags("one")[0])
+    run.order(fast="false", sizes="1 2 4")
+    await run.ended()
+    assert run.now.step == "done", run.now.reason
+    assert run.server.settings["fast"] == "false"
+    # Another supervisor starts it in the same way, without asking it again.
+    os.kill(run.bench.pids()[-1], signal.SIGKILL)
+    await run.until(lambda: run.server.idle)
+    run.start()
+    await run.ready()
+    assert run.server.settings["fast"] == "false" and len(run.bench.pids()) == 3
 
 
 async def test_one_that_waits_for_its_port_says_once_that_it_is_tried_again(bench: New) -> None:

@@ -11,6 +11,7 @@ from eagle_tui.clock import Clock
 from eagle_tui.protocol import GpuStatus, Severity
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.supervisor.store import Store
+from eagle_tui.supervisor.tuning.flags import Flags
 
 Say = Callable[[Severity, str, str], None]
 
@@ -40,6 +41,9 @@ class Plan:
     """Launched once: when it dies before it is ready, it is not for the server to try again."""
     number: int = 1
     """Which trial it is: another number is launched anew."""
+    flags: Flags | None = None
+    """The flags by which the settings were checked: they become words by the same ones. None: not
+    known."""
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,8 @@ def command(
 ) -> tuple[list[str], str]:
     """The argument list, and a word that is equal for equal ones whatever the port. NoSuchModel
     when the target is not there."""
-    argv = apply(command_line(config, section, root, port), plan.settings)
-    anywhere = apply(command_line(config, section, root, 0), plan.settings)
+    argv = apply(command_line(config, section, root, port), plan.settings, plan.flags)
+    anywhere = apply(command_line(config, section, root, 0), plan.settings, plan.flags)
     return argv, hashlib.sha256("\0".join(anywhere).encode()).hexdigest()[:16]
 
 

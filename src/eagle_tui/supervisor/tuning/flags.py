@@ -12,6 +12,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from eagle_tui import text
 
@@ -69,6 +70,17 @@ class Flags:
         """The known name most like it; None: none is."""
         found = difflib.get_close_matches(plain(name), list(self.by_name), n=1, cutoff=0.6)
         return found[0] if found else None
+
+    def kept(self) -> list[Any]:
+        """As JSON: names and kinds, by which a command line is made; `of_kept` reads it."""
+        ours = {id(flag): flag for flag in self.by_name.values()}
+        return [[flag.names, flag.takes_value, flag.many] for flag in ours.values()]
+
+    @classmethod
+    def of_kept(cls, rows: list[Any]) -> Flags:
+        """What `kept` gave; without choices and help."""
+        flags = [Flag(tuple(names), value, many, (), "") for names, value, many in rows]
+        return cls({name: flag for flag in flags for name in flag.names})
 
 
 def plain(name: str) -> str:

@@ -95,6 +95,12 @@ class Retunes:
         self._open = store.servers.retunes(open_only=True)
         self._young = [r for r in store.servers.retunes() if r.step == "done" and self._is_young(r)]
         """Done so lately that they may have to be taken back."""
+        self._checked = {
+            name: Flags.of_kept(rows)
+            for name in servers
+            if (rows := store.get(f"flags.{name}")) is not None
+        }
+        """By which flags the settings of each server were checked, over our own death."""
         self._told: set[int] = set()
         """Changes of which it was said that they are tried once more."""
         self._flags: dict[str, Flags | str] = {}
@@ -140,16 +146,17 @@ class Retunes:
 
     def plan(self, server: str) -> Plan:
         """With what the server is to be launched now."""
-        step = self._active(server)
+        step, checked = self._active(server), self._checked.get(server)
         if step in ("starting", "reverting", "ready", "resuming"):
             retune = self._open[0]
             if step == "starting":
                 tries = self._store.servers.tries(retune.id, retune.after)
                 number = 1 + sum(_again(t) for t in tries[: TRIES - 1])
-                return Plan(retune.after, retune.id, trial=True, number=number)
+                return Plan(retune.after, retune.id, True, number, checked)
             # Only what is taken back has a reason.
-            return Plan(retune.before if retune.reason else retune.after, retune.id)
-        return Plan(self._run.tuned(server))
+            settings = retune.before if retune.reason else retune.after
+            return Plan(settings, retune.id, flags=checked)
+        return Plan(self._run.tuned(server), flags=checked)
 
     def _active(self, server: str) -> RetuneStep | None:
         first = self._open[0] if self._open else None
@@ -259,6 +266,9 @@ class Retunes:
         self._say("info", f"server {retune.server}", f"retune: {order.words}")
         server.forgive()
         self._store.servers.specify(retune.id, order)
+        if flags is not None:
+            self._checked[retune.server] = flags
+            self._store.put(f"flags.{retune.server}", flags.kept())
         self._go(retune, "pausing", paused_at=wall)
 
     def _pausing(self, retune: Retune, server: ManagedServer) -> None:
