@@ -6,14 +6,16 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
-from server_bench import Bench
+from server_bench import SCRIPTED, Bench
 
 from eagle_tui import proc
 from eagle_tui.clock import SystemClock
@@ -54,6 +56,10 @@ class Run:
         )
 
     # -- what Retunes asks ------------------------------------------------------------------------
+
+    @property
+    def root(self) -> Path:
+        return self.bench.root
 
     def view(self, server: ManagedServer, flags: Flags | None) -> ServerView:
         config = self.bench.config
@@ -199,6 +205,29 @@ async def test_settings_are_launched_as_they_were_checked(bench: New) -> None:
     run.start()
     await run.ready()
     assert run.server.settings["fast"] == "false" and len(run.bench.pids()) == 3
+
+
+async def test_help_that_could_not_be_read_is_asked_for_again(
+    bench: New, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The command stands in the run directory, and is not there yet.
+    run = Run(bench(command=["./serve"]))
+    flags = run.retunes.flags
+
+    async def answered() -> str:
+        flags("one")
+        await asyncio.gather(*run.retunes._reading.values())
+        return flags("one")[1]
+
+    assert "./serve cannot be started" in await answered()
+    script = run.root / "serve"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {SCRIPTED} "$@"\n')
+    script.chmod(0o755)
+    assert "./serve cannot be started" in await answered(), "not at once"
+    monkeypatch.setattr("eagle_tui.supervisor.tuning.retunes.HELP_AGAIN_S", 0.0)
+    assert await answered() == ""
+    found, _ = flags("one")
+    assert found is not None and found.get("max-running-requests")
 
 
 async def test_one_that_waits_for_its_port_says_once_that_it_is_tried_again(bench: New) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 from eagle_tui.clock import Clock
@@ -36,6 +37,8 @@ RESUME_S = 30.0
 EARLY_S = 120.0
 """A server that dies by itself so soon after it was ready with new settings cannot live with them:
 too little memory shows in the first prefill under load."""
+HELP_AGAIN_S = 60.0
+"""Seconds after which a `--help` that could not be read is asked for again, when it is needed."""
 
 
 def _again(one: Try) -> bool:
@@ -50,6 +53,11 @@ def _early(one: Try) -> bool:
 
 class Run(Protocol):
     """What a change of settings needs of the run."""
+
+    @property
+    def root(self) -> Path:
+        """The run directory, in which servers are started."""
+        ...
 
     def view(self, server: ManagedServer, flags: Flags | None) -> ServerView:
         """What an order looks at."""
@@ -103,7 +111,9 @@ class Retunes:
         """By which flags the settings of each server were checked, over our own death."""
         self._told: set[int] = set()
         """Changes of which it was said that they are tried once more."""
-        self._flags: dict[str, Flags | str] = {}
+        self._flags: dict[str, Flags] = {}
+        self._no_flags: dict[str, tuple[str, float]] = {}
+        """Why a server's flags are not known, and since which monotonic time."""
         self._reading: dict[str, asyncio.Task[None]] = {}
 
     # -- what others ask --------------------------------------------------------------------------
@@ -165,11 +175,11 @@ class Retunes:
     def flags(self, server: str) -> tuple[Flags | None, str]:
         """What the server's `--help` says, and why it is not known; reading it is begun when it was
         not yet, which takes a program start."""
-        found = self._flags.get(server)
-        if isinstance(found, Flags):
+        if found := self._flags.get(server):
             return found, ""
-        if isinstance(found, str):
-            return None, found
+        why, since = self._no_flags.get(server, ("", 0.0))
+        if why and self._clock.monotonic() - since < HELP_AGAIN_S:
+            return None, why
         if server not in self._reading:
             self._reading[server] = asyncio.get_running_loop().create_task(self._read(server))
         return None, "what the installed server knows is being looked up"
@@ -178,9 +188,10 @@ class Retunes:
         env = resolved.environment(self._servers[server].section)
         try:
             argv = self._run.help_argv(self._servers[server])
-            self._flags[server] = await read_help(argv, env=env)
+            self._flags[server] = await read_help(argv, env=env, cwd=self._run.root)
         except (HelpError, NoSuchModel) as error:
-            self._flags[server] = f"its --help could not be read: {error}"
+            why = f"its --help could not be read: {error}"
+            self._no_flags[server] = why, self._clock.monotonic()
         finally:
             del self._reading[server]
 

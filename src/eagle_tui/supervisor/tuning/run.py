@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eagle_tui.config.command import command_line
@@ -39,6 +40,11 @@ class RetuneRun:
     def __init__(self, board: Board) -> None:
         self._b = board
 
+    @property
+    def root(self) -> Path:
+        """The run directory, in which servers are started."""
+        return self._b.run.root
+
     def view(self, server: ManagedServer, flags: Flags | None) -> ServerView:
         """What an order looks at."""
         board, section = self._b, server.section
@@ -46,7 +52,7 @@ class RetuneRun:
         argv: tuple[str, ...] = ()
         if not section.url:
             try:
-                found = command_line(board.config, section, board.run.root, section.port or 0)
+                found = command_line(board.config, section, self.root, section.port or 0)
                 argv = tuple(found)
             except NoSuchModel as error:
                 refusal = refusal or str(error)
@@ -65,7 +71,7 @@ class RetuneRun:
         """The command that is asked for its flags: without keys, whose file is there for a start
         alone. NoSuchModel when it cannot be made."""
         section = server.section.model_copy(update={"api_key_env": None, "admin_api_key_env": None})
-        return command_line(self._b.config, section, self._b.run.root, section.port or 0)
+        return command_line(self._b.config, section, self.root, section.port or 0)
 
     def _refusal(self, server: ManagedServer) -> str:
         """Why it cannot be retuned at all; empty: it can."""
