@@ -116,7 +116,6 @@ def test_hicache_size_counts_for_every_rank_of_a_host() -> None:
     assert fatal(on, copies, host=HostFacts(need)) != []
     attention = (*copies, "--enable-dp-attention")
     assert fatal(on, attention, host=HostFacts(need)) == []
-    assert fatal(on, host=HostFacts(need, servers=2)) != []
 
 
 def test_what_the_running_server_holds_comes_back() -> None:

@@ -1,7 +1,8 @@
 """What is kept of servers beside their attempts: settings of each launch, and changes of settings.
 
-Two tables in `state.sqlite`. A launch's row is written before the launch, in the transaction of its
-attempt; a change of settings (retune) carries the step that it has come to, so that the next
+Two tables in `state.sqlite`. A launch's row is written before that of its attempt, which is written
+before the process is started; one without an attempt is of a supervisor that died between them, and
+means nothing. A change of settings (retune) carries the step that it has come to, so that the next
 supervisor goes on from there.
 """
 

@@ -69,8 +69,6 @@ class HostFacts:
     """Bytes of the present KV pool on one GPU."""
     weight_share: float | None = None
     """Share of the free GPU memory that the weights alone take."""
-    servers: int = 1
-    """Servers on this host that get these settings."""
 
 
 @dataclass(frozen=True)
@@ -298,12 +296,12 @@ def _hicache(
         yield Problem(key, "whether the host pools fit in host memory is not known", fatal=False)
         return
     held = (before.host_bytes(host.kv_bytes) or 0.0) if host.running else 0.0
-    free = host.mem_free + held * host.servers
-    if wanted * host.servers + RESERVE > free:
-        ranks = line.ranks() * host.servers
+    free = host.mem_free + held
+    if wanted + RESERVE > free:
+        ranks = line.ranks()
         room = max(0, int((free - RESERVE) / ranks / GB))
         sentence = (
-            f"{wanted / line.ranks() / GB:.0f} GB of host pool for each of {ranks} "
+            f"{wanted / ranks / GB:.0f} GB of host pool for each of {ranks} "
             f"rank{'s' if ranks > 1 else ''} and 10 GiB to spare do not fit in "
             f"{free / 2**30:.0f} GiB of free host memory; at most hicache-size {room}"
         )
