@@ -11,6 +11,7 @@ from eagle_tui.clock import ManualClock
 from eagle_tui.history import Recorder
 from eagle_tui.protocol import (
     DatasetStatus,
+    History,
     HostStatus,
     PhaseStatus,
     RunStatus,
@@ -37,12 +38,17 @@ class World:
         self.said: list[str] = []
         self.tokens = 0.0
         self.status = self.make(0.0)
+        self.reads = 0
+        """Looks into the history; one takes several queries, one of them for this."""
+
+        def query(name: str, since: float, until: float, step: float) -> History:
+            self.reads += name == "server.one.tok_s"
+            return self.recorder.query(name, since, step, self.clock.wall(), until)
+
         self.measures = Measures(
             self.store,
             self.clock,
-            lambda name, since, until, step: self.recorder.query(
-                name, since, step, self.clock.wall(), until
-            ),
+            query,
             window_s,
             lambda severity, source, text: self.said.append(text),
         )
@@ -128,6 +134,20 @@ def test_pauses_tails_and_the_first_seconds_do_not_count(tmp_path: Path) -> None
     assert sentence is not None
     percent = int(sentence.partition("(+")[2].partition(" %")[0])
     assert 97 <= percent <= 103
+
+
+def test_the_history_is_read_only_when_there_may_be_enough_of_it(tmp_path: Path) -> None:
+    world = World(tmp_path, 60)
+    world.run(70, 100.0)
+    world.retune()
+    world.run(42, 200.0)
+    world.run(600, 0.0, in_flight=0, phase="paused")
+    assert world.reads == 0, "not while nothing is generated"
+    world.run(6, 200.0)
+    world.run(300, 0.0, in_flight=0, phase="failed")
+    assert world.reads == 1 and world.effects == [None]
+    world.run(60, 200.0)
+    assert world.reads <= 5 and world.effects != [None]
 
 
 def test_a_second_retune_ends_the_window_of_the_first(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from eagle_tui.supervisor.store import Store
 from eagle_tui.supervisor.tuning.effect import LEAST, Window, effect
 
 LOOK_S = 5.0
+LEAST_WAIT = 0.1
+"""Share of the window that is waited at least before the history is read again."""
 BACK = 4
 """How many windows of time are searched for one window of work."""
 WARM_SHARE, WARM_MOST_S = 0.2, 60.0
@@ -130,6 +132,8 @@ class Measures:
         self._window_s = window_s
         self._say = say
         self._next = float("-inf")
+        self._wanting: dict[int, float] = {}
+        """Seconds of work that each change still wants, as of the last read, before another one."""
 
     def look(self, status: Status) -> None:
         """Measure what can be measured now."""
@@ -144,7 +148,8 @@ class Measures:
         assert retune.paused_at is not None and retune.resumed_at is not None
         now = self._clock.wall()
         warm = warm_s(self._window_s)
-        if now - retune.resumed_at < self._window_s + warm and not self._over(retune, status):
+        over = self._over(retune, status)
+        if not over and not self._due(retune, status, now - retune.resumed_at - warm):
             return
         names = [data.name for data in status.datasets]
         since = retune.paused_at - BACK * self._window_s
@@ -152,8 +157,11 @@ class Measures:
         before_it, after_it = self._neighbours(retune)
         until = now if after_it is None or after_it.paused_at is None else after_it.paused_at
         later = span(self._query, retune.server, names, retune.resumed_at + warm, until, step)
-        if len(later.times) * step < self._window_s and not self._over(retune, status):
+        wanting = self._window_s - len(later.times) * step
+        if wanting > 0 and not over:
+            self._wanting[retune.id] = max(wanting, LEAST_WAIT * self._window_s)
             return
+        self._wanting.pop(retune.id, None)
         if before_it is not None and before_it.resumed_at is not None:
             since = max(since, before_it.resumed_at + warm)
         earlier = span(self._query, retune.server, names, since, retune.paused_at, step)
@@ -169,6 +177,18 @@ class Measures:
         sentence = f"{retune.words}: {told}"
         self._store.servers.effect(retune.id, sentence)
         self._say("info", f"server {retune.server}", sentence)
+
+    def _due(self, retune: Retune, status: Status, since_s: float) -> bool:
+        """Whether so much work may have been done with the new settings that the history is worth
+        reading, which takes long; `since_s`: seconds since work with them counts."""
+        generates = any(
+            p.name == "generate" and p.state in ("running", "draining") for p in status.phases
+        )
+        if not generates or not any(s.name == retune.server and s.running for s in status.servers):
+            return False
+        if retune.id in self._wanting:
+            self._wanting[retune.id] -= LOOK_S
+        return since_s >= self._window_s and self._wanting.get(retune.id, 0.0) <= 0
 
     def _over(self, retune: Retune, status: Status) -> bool:
         """Whether no more time with these settings is to come: they were changed again, or
