@@ -342,6 +342,17 @@ async def test_a_flag_that_the_server_does_not_know_stops_nothing(bench: New) ->
     assert len(run.bench.pids()) == 1 and run.server.state == "ready"
 
 
+async def test_what_stands_against_it_after_the_order_stops_nothing(bench: New) -> None:
+    run = Run(bench())
+    await run.ready()
+    run.order(max_running_requests="16")
+    run.refusal = "it could not be started again: no key"
+    run.start()
+    await run.ended()
+    assert (run.now.step, run.now.reason) == ("refused", run.refusal)
+    assert len(run.bench.pids()) == 1 and run.server.state == "ready"
+
+
 async def test_a_server_that_failed_can_be_retuned(bench: New) -> None:
     run = Run(bench({"say": "too much", "code": "5"}))
     await run.come("failed")
