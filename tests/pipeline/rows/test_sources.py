@@ -137,7 +137,7 @@ def test_one_object_is_a_row_or_holds_rows(tmp_path: Path, indent: int | None) -
 
 
 def test_gzip(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"a":1}\n'))
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"a":1}\n', mtime=0))
     assert [r.value for r in read(tmp_path, "a.jsonl.gz")] == [{"a": 1}]
 
 
@@ -186,7 +186,7 @@ def test_what_cannot_be_read_is_refused(
 
 def test_gzip_is_seen_from_the_content_and_its_damage_is_told(tmp_path: Path) -> None:
     rows = b"".join(b'{"a":%d}\n' % n for n in range(9))
-    packed = gzip.compress(rows)
+    packed = gzip.compress(rows, mtime=0)
     (tmp_path / "named-plain.jsonl").write_bytes(packed)
     (tmp_path / "plain.jsonl.gz").write_bytes(rows)
     for name in ("named-plain.jsonl", "plain.jsonl.gz"):
@@ -204,7 +204,7 @@ def test_gzip_is_seen_from_the_content_and_its_damage_is_told(tmp_path: Path) ->
         (b"\x28\xb5\x2f\xfd0123", "zstd"),
         (b"PK\x03\x040123", "ZIP"),
         ('{"a":1}'.encode("utf-16"), "UTF-16"),
-        (gzip.compress('{"a":1}'.encode("utf-16")), "UTF-16"),
+        (gzip.compress('{"a":1}'.encode("utf-16"), mtime=0), "UTF-16"),
     ],
 )
 def test_files_that_are_something_else_are_named(tmp_path: Path, data: bytes, what: str) -> None:
