@@ -26,8 +26,8 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
-# Most tests wait for processes, so two at a time finish sooner, also on two cores.
-JOBS ?= 2
+# Most tests wait for processes, so three at a time finish sooner, also on two cores.
+JOBS ?= 3
 pytest: $(READY)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
