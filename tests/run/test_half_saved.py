@@ -36,6 +36,6 @@ def test_a_run_goes_on_by_what_it_accepted(new_run: Callable[..., Run]) -> None:
     run.dir.config.write_text(override(text, ["merge.seed=7"]))
     before = json.loads(run.dir.manifest("merge").read_text())
     run.verb("rerun", "merge")
-    run.wait_done()
+    run.wait("merge again", lambda s: (s.phases[2].state, s.phases[2].attempt) == ("done", 2), 60)
     after = json.loads(run.dir.manifest("merge").read_text())
     assert after["inputs"]["[merge]"] != before["inputs"]["[merge]"]

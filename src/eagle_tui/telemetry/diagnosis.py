@@ -18,7 +18,7 @@ LONGEST = 300
 """Characters of a log line that a sentence quotes."""
 
 HARMLESS = re.compile(
-    r"server_args=|Ignore import error|OpenAI Responses API|resource_tracker|"
+    r"^(?:\[[^\]]*\] *)?server_args=|Ignore import error|OpenAI Responses API|resource_tracker|"
     r"leaked semaphore|nanobind|Fail to set RLIMIT"
 )
 """Lines that hold such words and are no errors."""
