@@ -82,6 +82,16 @@ def test_all_together_are_told_as_one_dataset(tmp_path: Path) -> None:
     assert middles(view) == {"own": None, "a": 780.0, "b": 1780.0, "c": 2780.0}
 
 
+def test_a_model_that_does_not_reason_has_no_share_of_reasoning(tmp_path: Path) -> None:
+    found = figures(tmp_path)
+    target = CONFIG.target.model_copy(update={"reasoning": "none"})
+    config = CONFIG.model_copy(update={"target": target})
+    view = generate_view(config, Desired(), found, "running", 10.0, 2.0)
+    assert view.together is not None and view.together.reasoning_share is None
+    assert all(row.reasoning_share is None for row in view.datasets)
+    assert next(r for r in look(found).datasets if r.name == "a").reasoning_share == 0.5
+
+
 def test_what_the_total_cap_leaves_goes_to_the_datasets_in_their_order(tmp_path: Path) -> None:
     found = figures(tmp_path)
     view = look(found, cap_tokens_total=15_000)

@@ -109,6 +109,10 @@ def generate_view(
     if prompts:
         estimate = overall if phase in MOVING else None
         together = _together(rows, figures, caps, phase, estimate, wall, no_more=no_more)
+    if config.target.reasoning == "none":
+        # Of a model that does not reason no share is worth telling.
+        rows = [row.model_copy(update={"reasoning_share": None}) for row in rows]
+        together = together and together.model_copy(update={"reasoning_share": None})
     native = sum(row.prompts or 0 for row in rows if row.kind == "native")
     counted = all(row.prompts for row in rows)
     expected = float(native + total) if counted else None

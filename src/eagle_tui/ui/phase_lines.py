@@ -175,4 +175,6 @@ def _count(value: object) -> str:
 
 
 def _figure(value: float | None) -> str:
-    return fmt.NONE if value is None else f"{value:.4g}"
+    if value is None:
+        return fmt.NONE
+    return f"{value:.4g}" if abs(value) < 1000 else fmt.rate(value)
