@@ -234,7 +234,8 @@ class Merge:
                 split = "val" if chosen[place] else "train"
                 writers[split].add(str(row["id"]), self._datasets[number].name, made)
                 self._tallies[number].count(split, made)
-                self._count_tokens(made)
+                if split == "train":  # the draft vocabulary must not know what is held out
+                    self._count_tokens(made)
                 if done % _CHECK_ROWS == 0:
                     self._worker.check_stop()
                     self._progress("writing", directory.name, done, len(index))
