@@ -127,8 +127,8 @@ def test_an_operators_hour(new_run: Callable[..., Run], tmux: Tmux) -> None:
 
     # Back, on a larger terminal.
     tmux.start(attach(run), 200, 50)
-    shown = tmux.wait("generate running")
-    assert "throughput" in shown and "cap:" in shown, shown
+    for word in ("generate running", "throughput", "cap:"):
+        tmux.wait(word)
 
     status = run.wait("b2 at its cap", lambda s: dataset(s, "b2-count").state == "capped", 120)
     capped = dataset(status, "b2-count")

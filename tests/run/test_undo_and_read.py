@@ -11,10 +11,16 @@ from harness import Run
 
 from eagle_tui import proc
 from eagle_tui.client import SocketClient
+from eagle_tui.protocol import Status
 from eagle_tui.records import JournalQuery, LogQuery, SampleQuery
 from eagle_tui.rundir import flags
 
 T = TypeVar("T")
+
+
+def caps(status: Status) -> dict[str, int | None]:
+    """By dataset: its cap in responses."""
+    return {dataset.name: dataset.cap_samples for dataset in status.datasets}
 
 
 def ask(run: Run, what: Callable[[SocketClient], Coroutine[Any, Any, T]]) -> T:
@@ -33,9 +39,8 @@ def test_undo_flag_and_read(new_run: Callable[..., Run]) -> None:
     run.wait("a response", lambda s: (s.phases[1].done or 0) >= 1)
     run.verb("pause")
     run.verb("cap", "b1-arith", "--samples", "3")
-    paused = run.status()
-    limits = {d.name: d.cap_samples for d in paused.datasets}
-    assert limits["b1-arith"] == 3
+    # The status is made once a second.
+    paused = run.wait("the cap", lambda s: caps(s)["b1-arith"] == 3, 10)
     (pause,) = [c for c in paused.commands if c.verb == "pause"]
     assert pause.undo == "generation goes on" and pause.accepted_at is not None
 
@@ -44,12 +49,12 @@ def test_undo_flag_and_read(new_run: Callable[..., Run]) -> None:
         proc.send(process, signal.SIGKILL)
     said = run.verb("undo").stdout
     assert "b1-arith: cap in responses as in run.toml" in said
-    assert {d.name: d.cap_samples for d in run.status().datasets}["b1-arith"] is None
+    run.wait("its cap is gone", lambda s: caps(s)["b1-arith"] is None, 10)
     # The undo is a command, and is taken back by its id.
     undo = run.status().commands[-1]
     assert (undo.verb, undo.state) == ("undo", "in_effect")
     run.verb("undo", undo.id[:8])
-    assert {d.name: d.cap_samples for d in run.status().datasets}["b1-arith"] == 3
+    run.wait("its cap is back", lambda s: caps(s)["b1-arith"] == 3, 10)
     refused = run.verb("undo", undo.id[:8], check=False)
     assert refused.returncode == 3 and "changed again since" in refused.stdout + refused.stderr
     run.verb("undo", pause.id)
