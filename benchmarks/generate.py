@@ -193,7 +193,7 @@ def main() -> int:
         if options.only in (None, "speed"):
             speed(root, options.requests, options.repeats, in_flight)
         if options.only in (None, "occupancy"):
-            occupancy(root, 3 * options.requests, options.repeats, in_flight, options.mean_s)
+            occupancy(root, 5 * options.requests, options.repeats, in_flight, options.mean_s)
         if options.only in (None, "memory"):
             memory(root, 100_000, 30.0, in_flight)
     return 0

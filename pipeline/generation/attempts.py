@@ -1,9 +1,14 @@
-"""The life of one request: built, sent, answered, and what becomes of its prompt."""
+"""The life of one request: built, sent, answered, and what becomes of its prompt.
+
+A whole answer frees its place at once, so that the next request goes out, and is taken apart when
+nothing else waits; until then it is among the flights and counts for the caps.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from array import array
+from collections import deque
 from collections.abc import Callable
 from random import Random
 from typing import Literal
@@ -28,6 +33,8 @@ REASONING_LOOK = 20
 PAYS_FROM = 2.0
 """From so many fsync intervals at stake in the mean request on, the journal pays. A new start takes
 longer than that by itself."""
+UNSETTLED = 256
+"""Answers that may wait to be taken apart; more would only take memory."""
 Place = tuple[DatasetWork, Member]
 """A dataset that may send, and the endpoint that takes it."""
 
@@ -67,12 +74,20 @@ class Attempts:
         """What broke the program in a request; None: nothing."""
         self._pools_told: set[str] = set()
         self.flights: set[Flight] = set()
+        """Requests that a server has, and those whose answer waits to be taken apart."""
+        self._unsettled: deque[tuple[Flight, Answer]] = deque()
+        self._settling: asyncio.Task[None] | None = None
 
     def fill(self) -> None:
         """Send as much as there are places for."""
         while (flight := self._board()) is not None:
             flight.task = asyncio.get_running_loop().create_task(self._fly(flight))
             flight.task.add_done_callback(self._note_end)
+
+    def tasks(self) -> set[asyncio.Task[None]]:
+        """What runs, to be given up at the end."""
+        tasks = {flight.task for flight in self.flights} | {self._settling}
+        return {task for task in tasks if task is not None}
 
     def _board(self) -> Flight | None:
         """Take the next job, if there is a place for one."""
@@ -88,38 +103,71 @@ class Attempts:
         return flight
 
     def _land(self, flight: Flight) -> None:
+        """The server has it no more, and its place is free."""
         flight.work.in_flight -= 1
         flight.member.in_flight -= 1
-        now = self._clock.monotonic()
-        flight.member.pace.ended(flight.started, now, answered=flight.answered)
-        self.flights.discard(flight)
+        flight.ended = self._clock.monotonic()
+        flight.member.pace.ended(flight.started, flight.ended, answered=flight.answered)
+        if not flight.answered:
+            self.flights.discard(flight)
         flight.landed.set()
 
     async def _fly(self, first: Flight) -> None:
         """One request after the other, as long as there is a place: the next one goes out in the
-        same step in which an answer came in, so that no server waits for our own work."""
+        same step in which an answer came in, and the answer is taken apart afterwards, so that no
+        server waits for our own work."""
         flight: Flight | None = first
         while flight is not None:
             task = flight.task
-            await self._run(flight)
+            answer = await self._run(flight)
+            flight.answered = answer is not None
             self._land(flight)
+            if answer is not None:
+                self._settle_soon(flight, answer)
             flight = self._board()
             if flight is not None:
                 flight.task = task
         self._changed()
+
+    def _settle_soon(self, flight: Flight, answer: Answer) -> None:
+        flight.work.unsettled += 1
+        self._unsettled.append((flight, answer))
+        if len(self._unsettled) > UNSETTLED:
+            self._settle()
+        if self._settling is None:
+            self._settling = asyncio.get_running_loop().create_task(self._settle_all())
+            self._settling.add_done_callback(self._note_end)
+
+    async def _settle_all(self) -> None:
+        """One answer at a time, and between two of them whatever came in meanwhile."""
+        while self._unsettled:
+            await asyncio.sleep(0)
+            self._settle()
+        self._settling = None
+        self._changed()
+
+    def _settle(self) -> None:
+        flight, answer = self._unsettled.popleft()
+        assert answer.finish == "stop" or answer.finish == "length"
+        prompt = flight.work.prompts.read(flight.job.index)
+        self._answered(flight, prompt, answer, answer.finish)
+        flight.work.unsettled -= 1
+        self.flights.discard(flight)
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.broken = error
             self._changed()
 
-    async def _run(self, flight: Flight) -> None:
+    async def _run(self, flight: Flight) -> Answer | None:
+        """Send it and wait. A whole answer is given back, to be settled; everything else is dealt
+        with at once."""
         # Between the answer and what becomes of it nothing is awaited, so that a flight that is
         # cancelled has no answer yet.
         work, job, member = flight.work, flight.job, flight.member
         if flight.ended_by_us():  # before it began
             work.queue.put(job)
-            return
+            return None
         prompt = work.prompts.read(job.index)
         known = member.context or self._speech.context
         context = min((c for c in (known, self._context) if c is not None), default=None)
@@ -136,11 +184,11 @@ class Attempts:
         job.attempt += 1
         if isinstance(request, policy.Dead):
             self._ledger.give_up(flight, prompt, request)
-            return
+            return None
         if isinstance(request, requests.Ended):
             whole = job.so_far or array("I")
             self._finished(flight, prompt, request.finish, whole, len(prompt.prompt_ids), "")
-            return
+            return None
         flight.rid, flight.asked, data = request.rid, request.asked, request.body
         opened = prompt.opened
         # The prompt is read again when the answer is there: its ids as Python numbers take 36 KB a
@@ -158,22 +206,24 @@ class Attempts:
             flight.task.uncancel()
             self._keep_streamed(flight)
             self._unanswered(flight, work.prompts.read(job.index))
-            return
-        prompt = work.prompts.read(job.index)
+            return None
         if (
             isinstance(outcome, Answer)
             and max(outcome.output_ids, default=0) >= self._speech.vocabulary
         ):
             outcome = self._foreign(flight, outcome)
+        if isinstance(outcome, Answer) and outcome.finish in ("stop", "length"):
+            self._pool.success(member)
+            member.count.answers += 1
+            return outcome
+        prompt = work.prompts.read(job.index)
         if isinstance(outcome, Trouble):
             member.count.failures += 1
             grown = self._keep_streamed(flight)
             self._troubled(flight, prompt, outcome, grown)
-        elif outcome.finish == "stop" or outcome.finish == "length":
-            self._pool.success(member)
-            self._answered(flight, prompt, outcome, outcome.finish)
         else:
             self._aborted(flight, prompt, outcome)
+        return None
 
     def _foreign(self, flight: Flight, answer: Answer) -> Trouble:
         """Tokens that the target does not have, as of a server with another model: nothing of the
@@ -231,8 +281,6 @@ class Attempts:
             flag = "pool"
             self._tell_small_pool(flight.member.name, len(prompt.prompt_ids), answer.length)
         self._count(flight, len(answer.output_ids))
-        flight.member.count.answers += 1
-        flight.answered = True
         first = answer.prompt_tokens if job.so_far is None else None
         whole = flight.whole(answer.output_ids)
         job.pieces += 1

@@ -32,9 +32,9 @@ class Enders:
     def end_all(
         self, flights: Collection[Flight], ending: Ending, deadline_s: float | None = None
     ) -> None:
-        """End each one that is not being ended yet."""
+        """End each one that has no answer and is not being ended yet."""
         for flight in flights:
-            if flight.ending is None:
+            if flight.ending is None and not flight.answered:
                 self._end(flight, ending, ABORT_DEADLINE_S if deadline_s is None else deadline_s)
 
     def end_stalled(self, flights: Collection[Flight], now: float) -> None:
@@ -43,6 +43,7 @@ class Enders:
             pulse = flight.member.pulse
             if (
                 flight.ending is None
+                and not flight.answered
                 and now - flight.started >= self._stall_s
                 and pulse.told
                 and pulse.still_s(now) >= min(STILL_S, self._stall_s)

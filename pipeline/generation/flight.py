@@ -29,9 +29,11 @@ class Flight:
     asked: int = 0
     streamed: array[int] | None = None
     """Tokens that a stream has brought so far, without those of earlier pieces."""
+    ended: float = 0.0
+    """When its answer came, by the monotonic clock."""
     ending: Ending | None = None
     answered: bool = False
-    """It brought a whole answer."""
+    """It brought a whole answer, which waits to be taken apart; nothing is on the server."""
 
     def ended_by_us(self) -> bool:
         """Do we end it before it has an answer?"""

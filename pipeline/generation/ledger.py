@@ -135,7 +135,8 @@ class Ledger:
         stored: bool,
     ) -> None:
         work, name, id = flight.work, flight.work.name, flight.job.id
-        seconds = round(self._clock.monotonic() - flight.started, 3)
+        ended = flight.ended or self._clock.monotonic()
+        seconds = round(ended - flight.started, 3)
         self._writer.put(
             work.responses if stored else work.dead,
             line,

@@ -36,6 +36,14 @@ class Standing:
     cap_tokens: int | None = None
     cap_samples: int | None = None
     skip: bool = False
+    unsettled: int = 0
+    """Answers that are here and not among `rows` yet. They take no part of the budget, but count
+    for the caps as what is in flight does."""
+
+    @property
+    def reserved(self) -> int:
+        """Responses that are still to be counted."""
+        return self.in_flight + self.unsettled
 
 
 def expected_tokens(standing: Standing) -> float:
@@ -59,12 +67,12 @@ def may_send(standing: Standing) -> bool:
         return False
     if (
         standing.cap_samples is not None
-        and standing.rows + standing.in_flight >= standing.cap_samples
+        and standing.rows + standing.reserved >= standing.cap_samples
     ):
         return False
     if standing.cap_tokens is None:
         return True
-    return standing.tokens + standing.in_flight * expected_tokens(standing) < standing.cap_tokens
+    return standing.tokens + standing.reserved * expected_tokens(standing) < standing.cap_tokens
 
 
 def total_capped(standings: Sequence[Standing], caps: TotalCaps) -> bool:
@@ -76,11 +84,11 @@ def total_capped(standings: Sequence[Standing], caps: TotalCaps) -> bool:
 
 def _total_leaves_room(standings: Sequence[Standing], caps: TotalCaps) -> bool:
     """May one more be sent by the caps over all datasets? Reserved as for one dataset."""
-    if caps.samples is not None and sum(s.rows + s.in_flight for s in standings) >= caps.samples:
+    if caps.samples is not None and sum(s.rows + s.reserved for s in standings) >= caps.samples:
         return False
     if caps.tokens is None:
         return True
-    return sum(s.tokens + s.in_flight * expected_tokens(s) for s in standings) < caps.tokens
+    return sum(s.tokens + s.reserved * expected_tokens(s) for s in standings) < caps.tokens
 
 
 def budget_used(standings: Sequence[Standing]) -> float:
@@ -105,4 +113,4 @@ def choose(standings: Sequence[Standing], caps: TotalCaps = NO_CAPS) -> int | No
 
 def exhausted(standing: Standing, left: int) -> bool:
     """Is there nothing more to do for the dataset, with `left` prompts waiting?"""
-    return standing.in_flight == 0 and (left == 0 or standing.skip or capped(standing))
+    return standing.reserved == 0 and (left == 0 or standing.skip or capped(standing))

@@ -95,9 +95,8 @@ class Runner:
             self._tell(at_once=True)
             self._write_manifest()
         finally:
-            flights = [f.task for f in self._attempts.flights if f.task is not None]
             await self._enders.close()
-            await gather_quietly(*flights, writing)
+            await gather_quietly(*self._attempts.tasks(), writing)
             await self._pool.close()
             self._writer.close()
             self._report.flush()

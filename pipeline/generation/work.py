@@ -34,6 +34,9 @@ class DatasetWork:
     notes: list[str] = field(default_factory=list)
     """What was found on opening and the operator should know."""
     in_flight: int = 0
+    """Requests that a server has."""
+    unsettled: int = 0
+    """Answers that are here and not counted yet."""
 
     @property
     def name(self) -> str:
@@ -44,6 +47,7 @@ class DatasetWork:
         return Standing(
             concurrency=self.limits.concurrency,
             in_flight=self.in_flight,
+            unsettled=self.unsettled,
             ready=self.queue.ready(now),
             rows=self.figures.rows,
             tokens=self.figures.tokens,

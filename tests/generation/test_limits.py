@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from eagle_tui.pipeline.generation.answers import Outcome
+from eagle_tui.pipeline.generation.attempts import Attempts
+from eagle_tui.pipeline.generation.client import Client
 from eagle_tui.pipeline.generation.responses import encode
 from eagle_tui.rundir.desired import DatasetControl
 
@@ -164,3 +168,35 @@ async def test_finish_while_paused_ends_with_what_is_there(tmp_path: Path) -> No
         world.want(finish=("generate",))
         await run
     assert world.run.manifest("generate").exists()
+
+
+@pytest.mark.parametrize(("cap", "sent_by_then"), [(5, [2, 3, 4, 5, 5]), (3, [2, 3, 3])])
+async def test_the_next_request_is_on_its_way_before_an_answer_is_taken_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap: int, sent_by_then: list[int]
+) -> None:
+    sent = 0
+    seen: list[int] = []
+    generate, answered = Client.generate, Attempts._answered
+
+    async def counted(self: Client, *args: Any) -> Outcome:
+        nonlocal sent
+        sent += 1
+        return await generate(self, *args)
+
+    def noted(self: Attempts, *args: Any) -> None:
+        seen.append(sent)
+        answered(self, *args)
+
+    monkeypatch.setattr(Client, "generate", counted)
+    monkeypatch.setattr(Attempts, "_answered", noted)
+    world = make_world(
+        tmp_path / "run",
+        {"b1": 5},
+        generate={"concurrency": 1},
+        datasets={"b1": {"cap_samples": cap}},
+    )
+    async with FakeServer(token_s=0.0005) as server:
+        world.endpoint(server.url)
+        await world.generate()
+    assert world.check(whole=False)["complete"] == len(seen)
+    assert seen == sent_by_then

@@ -52,6 +52,18 @@ def test_full_budget_is_exactly_the_concurrency() -> None:
         assert choose([replace(standing, in_flight=concurrency)]) is None
 
 
+def test_answers_not_counted_yet_are_reserved_but_take_no_place() -> None:
+    late = replace(PLAIN, in_flight=1, unsettled=3)
+    assert choose([late]) == 0
+    assert choose([replace(late, cap_samples=4)]) is None
+    assert choose([replace(late, cap_samples=5)]) == 0
+    assert not may_send(replace(late, cap_tokens=2048))
+    assert may_send(replace(late, cap_tokens=2049))
+    assert choose([late], TotalCaps(samples=4)) is None
+    assert choose([late], TotalCaps(tokens=2048)) is None
+    assert not exhausted(replace(PLAIN, unsettled=1), left=0)
+
+
 def test_expected_length_leans_on_a_guess_at_first() -> None:
     assert expected_tokens(PLAIN) == 512
     assert expected_tokens(replace(PLAIN, max_new_tokens=100)) == 100
