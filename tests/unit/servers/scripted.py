@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import signal
+import shutil
 import subprocess
 import sys
 import threading
@@ -46,8 +47,8 @@ def main() -> None:
     began = time.monotonic()
     if args.child:
         # As SGLang's children: in our session, and with an environment that says nothing.
-        words = [sys.executable, "-c", "import time; time.sleep(600)", "sglang::scheduler"]
-        subprocess.Popen(words, env={"PATH": os.defpath})
+        words = ["sglang::scheduler", "600"]
+        subprocess.Popen(words, executable=shutil.which("sleep"), env={"PATH": os.defpath})
     if args.say:
         print(args.say, flush=True)
         sys.exit(args.code)

@@ -88,7 +88,7 @@ async def test_what_it_leaves_behind_is_killed_and_named(bench: New) -> None:
     await b.until(server, lambda: server.idle, run=False)
     assert not any(proc.alive(process) for process in family)
     (line,) = [line for line in b.said if "left behind" in line]
-    assert "sglang::scheduler (pid" in line
+    assert "sglang::scheduler 600 (pid" in line
 
 
 async def test_a_crash_is_explained_and_it_is_started_again(bench: New) -> None:
