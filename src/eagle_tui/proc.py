@@ -123,11 +123,13 @@ def in_session_of(leader: Process) -> Iterator[Process]:
 
 
 def title(process: Process) -> str:
-    """The first words of its command line, for a sentence; empty when it is gone."""
+    """The first words of its command line, for a sentence, the program without its path; empty when
+    it is gone."""
     try:
         words = psutil.Process(process.pid).cmdline()
     except psutil.Error:
         return ""
+    words[:1] = [word.rpartition("/")[2] or word for word in words[:1]]
     return " ".join(" ".join(words[:4]).split())[:80]
 
 
