@@ -9,6 +9,7 @@ from __future__ import annotations
 from .base import (
     SCHEMA,
     CommandState,
+    DatasetState,
     Frozen,
     PhaseState,
     RetuneStep,
@@ -31,6 +32,7 @@ __all__ = [
     "CommandRequest",
     "CommandState",
     "CommandStatus",
+    "DatasetState",
     "DatasetStatus",
     "EndpointFigures",
     "Estimate",
