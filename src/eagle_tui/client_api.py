@@ -42,6 +42,10 @@ class ClientError(Exception):
     what happened, where, and what to do."""
 
 
+class NotFound(ClientError):
+    """What was asked for by name is not in the run."""
+
+
 class RunRecords(Protocol):
     """What is answered from the run's files, also while no supervisor is there. Every method raises
     `ClientError` when they cannot be read."""

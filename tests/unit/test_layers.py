@@ -30,7 +30,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "cli": {
         *("client", "client_api", "protocol", "actions", "fmt", "text", "config", "rundir", "ui"),
-        *("replay", "clock", "report", "notices", "notifier", "place"),
+        *("replay", "clock", "report", "notices", "notifier", "place", "reader", "records"),
     },
     "client": {"client_api", "protocol", "rundir", "reader", "versions", "records"},
     "versions": {"protocol"},

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import click
+from rich.cells import cell_len, chop_cells
 
 from eagle_tui.client import NotARun, SocketClient, ensure_supervisor, require_run
 from eagle_tui.rundir.nearby import nearby
@@ -74,6 +75,19 @@ def program() -> str:
 def again(verb: str, run: RunDir) -> str:
     """A command line to copy into a shell."""
     return shlex.join([program(), verb, str(run.root)])
+
+
+def width() -> int | None:
+    """Columns to cut lines to: those of the terminal; None where whole lines are wanted, as in a
+    file or a pager."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def cut(text: str, columns: int | None) -> str:
+    """A line in at most so many cells; None: all of it."""
+    if columns is None or cell_len(text) <= columns:
+        return text
+    return chop_cells(text, max(columns - 1, 1))[0] + "…"
 
 
 def interactive() -> bool:

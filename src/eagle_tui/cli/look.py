@@ -11,6 +11,7 @@ from eagle_tui.client import Down, last_status
 from eagle_tui.client_api import RunClient
 from eagle_tui.clock import SystemClock
 from eagle_tui.protocol import Status
+from eagle_tui.reader.files import RunFiles
 from eagle_tui.replay.client import ReplayClient
 from eagle_tui.replay.timeline import Timeline
 from eagle_tui.rundir.paths import RunDir
@@ -45,6 +46,19 @@ def ask_any(run: RunDir, question: Callable[[RunClient], Awaitable[T]]) -> T:
         if not run.state.exists():
             raise
         return ask_past(run, question)
+
+
+def ask_files(run: RunDir, question: Callable[[RunFiles], Awaitable[T]]) -> T:
+    """Ask what stands in the run's files; nobody is started or asked for it."""
+
+    async def once() -> T:
+        files = RunFiles(run)
+        try:
+            return await question(files)
+        finally:
+            await files.close_files()
+
+    return asyncio.run(once())
 
 
 def current(run: RunDir) -> Status:

@@ -13,10 +13,21 @@ from typing import Any
 import click
 
 from eagle_tui import __version__
-from eagle_tui.cli import doctor, follow, launches, make, notify, screen, verbs, welcome
+from eagle_tui.cli import (
+    doctor,
+    follow,
+    launches,
+    logs,
+    make,
+    notify,
+    samples,
+    screen,
+    verbs,
+    welcome,
+)
 from eagle_tui.cli.common import Exit
 from eagle_tui.client import Down, NotARun, StartFailed
-from eagle_tui.client_api import ClientError
+from eagle_tui.client_api import ClientError, NotFound
 from eagle_tui.config import ConfigError
 from eagle_tui.text import visible
 
@@ -39,7 +50,7 @@ def cli(context: click.Context) -> None:
             click.echo(visible(line))
 
 
-for part in (make, screen, follow, launches, notify, doctor, verbs):
+for part in (make, screen, follow, samples, logs, launches, notify, doctor, verbs):
     for command in part.COMMANDS:
         cli.add_command(command)
 
@@ -63,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
         code = _say(error, error.code) if str(error) else error.code
     except ConfigError as error:
         code = _say(error, USAGE)
-    except NotARun as error:
+    except (NotARun, NotFound) as error:
         code = _say(error, NOT_FOUND)
     except Down as error:
         code = _say(error, REFUSED)

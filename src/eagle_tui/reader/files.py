@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from eagle_tui.client_api import ClientError
+from eagle_tui.client_api import ClientError, NotFound
 from eagle_tui.protocol import Sample
 from eagle_tui.reader import failures, phases
 from eagle_tui.reader.logs import LogReader, NoSuchLog
-from eagle_tui.reader.samples import NoSuchSample, SampleReader
+from eagle_tui.reader.samples import NoSuchDataset, NoSuchSample, SampleReader
 from eagle_tui.reader.tokens import NoView, TokenDecoder
 from eagle_tui.records import (
     FailureCount,
@@ -54,6 +54,11 @@ class RunFiles:
         """See `RunClient`."""
         return await _read(lambda: self._samples.sample(dataset, id, offset))
 
+    async def where_is(self, id: str) -> tuple[str, int]:
+        """Dataset and offset of the response with that id; all files are looked through. NotFound
+        when there is none."""
+        return await _read(lambda: self._samples.find(id))
+
     async def sample_tokens(self, dataset: str, id: str, offset: int | None = None) -> TokenView:
         """See `RunClient`."""
         _, row = await _read(lambda: self._samples.row(dataset, id, offset))
@@ -91,5 +96,7 @@ async def _read(work: Callable[[], T]) -> T:
     """Do it in a thread; what goes wrong with a file is a ClientError."""
     try:
         return await asyncio.to_thread(work)
-    except (OSError, ValueError, NoSuchLog, NoSuchSample) as error:
+    except (NoSuchDataset, NoSuchLog, NoSuchSample) as error:
+        raise NotFound(str(error)) from error
+    except (OSError, ValueError) as error:
         raise ClientError(str(error)) from error

@@ -12,7 +12,7 @@ import heapq
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -40,6 +40,10 @@ _ID_WITHIN = 400
 
 class NoSuchSample(LookupError):
     """The row is not there any more; the message says where it was looked for."""
+
+
+class NoSuchDataset(ValueError):
+    """The run has no dataset of that name; the message names those that it has."""
 
 
 @dataclass
@@ -79,8 +83,8 @@ class SampleReader:
         self._files: dict[str, Path] = {}
 
     def page(self, query: SampleQuery, until: float | None = None) -> SamplePage:
-        """One bounded look; rows of after Unix time `until` are left out. ValueError: there is no
-        such dataset, or the flags cannot be read."""
+        """One bounded look; rows of after Unix time `until` are left out. NoSuchDataset;
+        ValueError: the flags cannot be read."""
         marked = {(f.dataset, f.id) for f in flags.read(self._run)}
         paths = self._wanted(query, marked)
         with contextlib.ExitStack() as stack:
@@ -148,6 +152,14 @@ class SampleReader:
             pass
         raise NoSuchSample(f"{path}: no row has the id {id[:80]!r} any more")
 
+    def find(self, id: str) -> tuple[str, int]:
+        """Dataset and offset of the response with that id, wherever it is; dead letters count, too,
+        as `DATASET.dead`. NoSuchSample when there is none."""
+        for name in (*self.files(), *(name + DEAD for name in self.files())):
+            with contextlib.suppress(NoSuchSample):
+                return name, self.row(name, id)[0]
+        raise NoSuchSample(f"{self._run.root}: no response has the id {id[:80]!r}")
+
     def _near(self, file: IO[bytes], id: str, offset: int | None) -> Iterator[tuple[int, bytes]]:
         if offset is not None:
             file.seek(offset)
@@ -160,7 +172,7 @@ class SampleReader:
     def _wanted(self, query: SampleQuery, marked: set[tuple[str, str]]) -> dict[str, Path]:
         files = self.files()
         if query.dataset is not None and query.dataset not in files:
-            raise ValueError(f"no dataset is named {query.dataset[:60]!r}")
+            raise NoSuchDataset(_unknown(query.dataset, files))
         names = [query.dataset] if query.dataset is not None else list(files)
         found = {name: files[name] for name in names}
         if query.order == "flagged":
@@ -173,7 +185,7 @@ class SampleReader:
         name = dataset.removesuffix(DEAD)
         files = self.files()
         if name not in files:
-            raise NoSuchSample(f"{self._run.root}: no dataset is named {name[:60]!r}")
+            raise NoSuchSample(f"{self._run.root}: {_unknown(name, files)}")
         return files[name] if name == dataset else self._run.dead(name)
 
     def files(self) -> dict[str, Path]:
@@ -337,6 +349,10 @@ def _needles(text: str) -> list[bytes]:
     # Only ASCII is folded in bytes: other letters are looked for as typed, small and large.
     forms |= {json.dumps(form(text), ensure_ascii=False)[1:-1] for form in (str.lower, str.upper)}
     return sorted({form.encode(errors="replace").lower() for form in forms})
+
+
+def _unknown(name: str, known: Iterable[str]) -> str:
+    return f"no dataset is named {name[:60]!r}; there are: {', '.join(known)}"
 
 
 def _cut(sample: Sample) -> Sample:
