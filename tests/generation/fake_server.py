@@ -9,46 +9,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
 import os
-import random
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
 
-from .language import CLOSE, CONTEXT, END, OPEN, answer_to
-
-FAULTS = (
-    "500_text", "500_json", "503", "503_full", "reset", "reset_body", "abort", "empty",
-    "abort_empty", "no_content", "no_thought", "end_now", "in_thought", "loop", "small_pool",
-    "hang", "hang_abortable", "slow_body", "no_done",
-    "400_context", "400_unknown", "garbled", "foreign", "html", "401", "404",
-)  # fmt: skip
-
-
-@dataclass(eq=False)
-class Live:
-    """One request that is being answered."""
-
-    rid: str
-    prompt: list[int]
-    whole: list[int]
-    begun: int
-    asked: int
-    started: float
-    interval: int | None = None
-    """Tokens between the events of its stream; None: it is not streamed."""
-    deaf: bool = False
-    aborted: asyncio.Event = field(default_factory=asyncio.Event)
-
+from .fake_faults import FAULTS, Script, by_chance, faulty, refusal
+from .fake_stream import Events, Live
+from .language import CONTEXT, END, OPEN, answer_to
 
 LOOK_S = 0.1
 """How often a streamed answer looks whether its client is still there."""
-Script = Callable[[list[int], int], str | None]
-"""Prompt ids and how often this prompt was asked (1…) → a fault, or None."""
 
 
 class FakeServer:
@@ -154,7 +126,7 @@ class FakeServer:
             fault = "503_full"
         if rid in self.live:
             return web.json_response({"error": {"message": "Duplicate request ID"}}, status=400)
-        if (response := _refusal(fault, len(ids))) is not None:
+        if (response := refusal(fault, len(ids))) is not None:
             return response
         if fault == "reset":
             assert request.transport is not None
@@ -162,7 +134,7 @@ class FakeServer:
             return web.Response()
         whole = answer_to(prompt)
         if len(ids) == at:  # an answer that was begun is continued as it is
-            whole = _faulty(fault, whole, asked)
+            whole = faulty(fault, whole, asked)
         elif fault == "end_now":
             whole = [*ids[at:], END]
         live = Live(rid, prompt, whole, at_so_far := len(ids) - at, asked, time.monotonic())
@@ -176,10 +148,10 @@ class FakeServer:
             live.interval = body["sampling_params"].get("stream_interval", 1)
         self.live[rid] = live
         self.most_live = max(self.most_live, len(self.live))
-        events: _Events | None = None
+        events: Events | None = None
         try:
             if live.interval is not None:
-                events = _Events(request, live, self.incremental)
+                events = Events(request, live, self.incremental)
                 await events.begin()
             made = await self._make(live, fault, events)
         except ConnectionError:
@@ -215,9 +187,7 @@ class FakeServer:
             return await self._by_halves(request, answer, fault)
         return web.json_response(answer)
 
-    async def _make(
-        self, live: Live, fault: str | None, events: _Events | None
-    ) -> list[int] | None:
+    async def _make(self, live: Live, fault: str | None, events: Events | None) -> list[int] | None:
         """Tokens of the answer when they are ready; None: aborted."""
         if fault == "hang":
             live.deaf = True
@@ -327,124 +297,6 @@ class FakeServer:
         )
 
 
-class _Events:
-    """The stream of one answer."""
-
-    def __init__(self, request: web.Request, live: Live, incremental: bool) -> None:
-        self._request = request
-        self._live = live
-        self._incremental = incremental
-        self._told = 0
-        self._response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-
-    async def begin(self) -> None:
-        await self._response.prepare(self._request)
-
-    def alone(self) -> bool:
-        """Is the client gone?"""
-        return self._request.transport is None or self._request.transport.is_closing()
-
-    async def tell(self, made: list[int]) -> None:
-        """An event with the tokens so far, when there are enough new ones."""
-        interval = self._live.interval or 1
-        if not made or (self._told and len(made) - self._told < interval):
-            return
-        await self._write(self._event(made, None))
-        self._told = len(made)
-
-    async def finish(self, answer: dict[str, Any], fault: str | None) -> web.StreamResponse:
-        made = answer["output_ids"]
-        event = self._event(made, answer["meta_info"]["finish_reason"])
-        event["meta_info"]["prompt_tokens"] = answer["meta_info"]["prompt_tokens"]
-        if fault in ("reset_body", "slow_body"):
-            data = b"data: " + json.dumps(event).encode()
-            await self._send(data[: len(data) // 2])
-            if fault == "reset_body":
-                if self._request.transport is not None:
-                    self._request.transport.abort()
-                return self._response
-            await asyncio.sleep(0.5)
-            await self._send(data[len(data) // 2 :] + b"\n\n")
-        elif fault == "no_done":
-            await self._write(self._event(made, None))
-        else:
-            await self._write(event)
-            await self._send(b"data: [DONE]\n\n")
-        with contextlib.suppress(ConnectionError):
-            await self._response.write_eof()
-        return self._response
-
-    def _event(self, made: list[int], reason: dict[str, Any] | None) -> dict[str, Any]:
-        shown = made[self._told :] if self._incremental else made
-        meta = {"id": self._live.rid, "finish_reason": reason, "completion_tokens": len(made)}
-        return {"text": "", "output_ids": shown, "meta_info": meta}
-
-    async def _write(self, event: dict[str, Any]) -> None:
-        await self._send(b"data: " + json.dumps(event).encode() + b"\n\n")
-
-    async def _send(self, data: bytes) -> None:
-        with contextlib.suppress(ConnectionError):  # the client may be gone
-            await self._response.write(data)
-
-
-def _refusal(fault: str | None, size: int) -> web.Response | None:
-    if fault == "500_text":
-        return web.Response(text="Internal Server Error", status=500)
-    if fault == "500_json":
-        return web.json_response({"error": {"message": "boom"}}, status=500)
-    if fault == "503":
-        return web.json_response({"error": {"message": "try later"}}, status=503)
-    if fault == "503_full":
-        return web.json_response({"error": {"message": "The request queue is full."}}, status=503)
-    if fault == "400_context":
-        text = f"The input ({size} tokens) is longer than the model's context length (4096 tokens)."
-        return web.json_response({"error": {"message": text}}, status=400)
-    if fault == "400_unknown":
-        text = {"object": "error", "message": "odd request", "type": "Bad Request", "code": 400}
-        return web.json_response(text, status=400)
-    if fault == "garbled":
-        return web.Response(text='{"output_ids": [1, 2', content_type="application/json")
-    if fault == "foreign":
-        meta = {"finish_reason": {"type": "stop"}, "prompt_tokens": 3, "completion_tokens": 2}
-        return web.json_response({"output_ids": [9, 1_000_000], "meta_info": meta})
-    if fault == "html":
-        return web.Response(text="<html>It works!</html>", content_type="text/html")
-    if fault == "401":
-        return web.json_response({"error": "Unauthorized"}, status=401)
-    if fault == "404":
-        return web.json_response({"detail": "Not Found"}, status=404)
-    return None
-
-
-def _faulty(fault: str | None, whole: list[int], asked: int) -> list[int]:
-    if fault == "empty":
-        return [END]
-    if fault == "no_content":
-        return [*whole[: whole.index(CLOSE) + 1], END]
-    if fault == "in_thought":
-        # Never ends by itself, and never repeats.
-        rng = random.Random(1)
-        return [rng.randrange(10, 1000) for _ in range(asked)]
-    if fault == "no_thought":
-        return [CLOSE, *whole[whole.index(CLOSE) + 1 :]]
-    if fault == "loop":
-        return [11, 12, 13] * asked
-    return whole
-
-
-def by_chance(rates: dict[str, float], seed: int) -> Script:
-    """Faults at random, at most three a prompt, so that every prompt can be answered."""
-    rng = random.Random(seed)
-    names, weights = list(rates), list(rates.values())
-
-    def script(prompt: Sequence[int], times: int) -> str | None:
-        if times > 3 or rng.random() >= sum(weights):
-            return None
-        return rng.choices(names, weights)[0]
-
-    return script
-
-
 async def _serve(server: FakeServer, tally: str) -> None:
     await server.start()
     print(server.port, flush=True)
@@ -468,6 +320,8 @@ def main() -> None:
     args = parser.parse_args()
     pairs = (item.split("=") for item in args.faults.split(",") if item)
     rates = {name: float(rate) for name, rate in pairs}
+    if unknown := sorted(rates.keys() - set(FAULTS)):
+        parser.error(f"no such fault: {', '.join(unknown)}")
     server = FakeServer(token_s=args.token_s, port=args.port, script=by_chance(rates, args.seed))
     asyncio.run(_serve(server, args.tally))
 

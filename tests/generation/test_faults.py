@@ -12,7 +12,8 @@ import pytest
 from eagle_tui.clock import SystemClock
 from eagle_tui.pipeline.generation import enders, pool
 
-from .fake_server import FakeServer, Script
+from .fake_faults import Script
+from .fake_server import FakeServer
 from .language import CONTEXT, FIRST_WORD, OPEN, answer_to
 from .test_pause import mode, until
 from .world import World, make_world
