@@ -127,8 +127,9 @@ def test_an_operators_hour(new_run: Callable[..., Run], tmux: Tmux) -> None:
 
     # Back, on a larger terminal.
     tmux.start(attach(run), 200, 50)
-    for word in ("generate running", "throughput", "cap:"):
-        tmux.wait(word)
+    shown = tmux.wait("cap:")  # among the events, at the bottom: the figures above are of one frame
+    for word in ("generate running", "throughput", "b1-arith", "b2-count", "total"):
+        assert word in shown, shown
 
     status = run.wait("b2 at its cap", lambda s: dataset(s, "b2-count").state == "capped", 120)
     capped = dataset(status, "b2-count")

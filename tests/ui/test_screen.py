@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from textual.screen import Screen
 
 from eagle_tui.actions import ACTIONS
 from eagle_tui.ui.app import EagleApp
@@ -17,6 +18,38 @@ from eagle_tui.ui.screens.help import HelpScreen
 from eagle_tui.ui.screens.overview import OverviewScreen
 
 MakeApp = Callable[..., EagleApp]
+
+
+# The first picture
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 20), (200, 50)])
+async def test_the_first_figures_are_painted_whole(
+    size: tuple[int, int],
+    client: Any,
+    make_app: MakeApp,
+    ui: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Layout comes before painting, and the news of it after: nothing may be drawn for the old."""
+    app = make_app(client, poll_s=3600)
+    painted: list[str] = []
+    display = app._display
+
+    def note(screen: Screen[Any], renderable: Any) -> None:
+        painted.append(ui.text(app))
+        display(screen, renderable)
+
+    monkeypatch.setattr(app, "_display", note)
+    async with ui.run(app, size=size) as pilot:
+        await ui.ready(pilot)
+        await pilot.pause(0.3)
+        last = ui.text(app)
+    first = next(text for text in painted if "b2_" in text)
+    table = [line for line in last.splitlines() if "running" in line or "total" in line]
+    assert len(table) >= 3
+    for line in table:
+        assert line in first, first
 
 
 # A supervisor that does not answer

@@ -38,6 +38,7 @@ EVENTS_EVERY = 2
 EVENTS_KEPT = 500
 READONLY = "This screen is read-only: it sends no commands."
 _POLL_GROUP = "poll"
+_HERE = Path(__file__).parent
 
 
 class EagleApp(TerminalApp, inherit_bindings=False):
@@ -50,8 +51,8 @@ class EagleApp(TerminalApp, inherit_bindings=False):
     """What the header says of that."""
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {ActionProvider}
     CSS_PATH: ClassVar[list[str | PurePath]] = [
-        "app.tcss",
-        *sorted((Path(__file__).parent / "screens").glob("*.tcss")),
+        _HERE / "app.tcss",
+        *sorted((_HERE / "screens").glob("*.tcss")),
     ]
     SCREENS = dict(SCREENS)  # noqa: RUF012 - Textual's own declaration has no ClassVar
     BINDINGS: ClassVar[list[BindingType]] = [

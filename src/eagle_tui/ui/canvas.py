@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -76,6 +76,7 @@ class Canvas(Widget):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._strips: list[Strip] = []
+        self._strips_for = Size()
 
     def draw(self, width: int, height: int) -> Iterable[Line]:
         """The lines to show, at most `height`. Called with a size above zero."""
@@ -96,25 +97,28 @@ class Canvas(Widget):
 
     def redraw(self) -> None:
         """Draw again and mark what differs from what is shown. Cheap when nothing does."""
-        width, height = self.size
-        if width <= 0 or height <= 0 or not self.is_attached:
+        if not self.size or not self.is_attached:
             return
-        lines = self._drawn(width, height)[:height]
-        lines += [()] * (height - len(lines))
-        if self.glyphs.mode == "ascii":
-            lines = [_plain(line) for line in lines]
-        strips = [Strip(line).adjust_cell_length(width) for line in lines]
-        old, self._strips = self._strips, strips
-        if len(old) != len(strips) or any(strip.cell_length != width for strip in old):
+        old, before = self._strips, self._strips_for
+        self._draw_strips()
+        if before != self._strips_for:
             self.refresh()
             return
         regions = [
             Region(start, y, end - start, 1)
-            for y, (before, after) in enumerate(zip(old, strips, strict=True))
-            for start, end in changed_span(before, after)
+            for y, (was, now) in enumerate(zip(old, self._strips, strict=True))
+            for start, end in changed_span(was, now)
         ]
         if regions:
             self.refresh(*regions)
+
+    def _draw_strips(self) -> None:
+        width, height = self._strips_for = self.size
+        lines = self._drawn(width, height)[:height]
+        lines += [()] * (height - len(lines))
+        if self.glyphs.mode == "ascii":
+            lines = [_plain(line) for line in lines]
+        self._strips = [Strip(line).adjust_cell_length(width) for line in lines]
 
     def _drawn(self, width: int, height: int) -> list[Line]:
         """What `draw` gives. A fault of one panel is told in its place: the others, and the keys,
@@ -128,13 +132,10 @@ class Canvas(Widget):
             return [Pen().cell(sentence, width, self.palette.error).segments]
 
     def render_line(self, y: int) -> Strip:
-        base = self.rich_style
-        if y >= len(self._strips):
-            return Strip.blank(self.size.width, base)
-        strip = self._strips[y]
-        if strip.cell_length != self.size.width:
-            strip = strip.adjust_cell_length(self.size.width)
-        return strip.apply_style(base)
+        if self._strips_for != self.size:
+            # Textual lays out, paints, and tells of the new size only then.
+            self._draw_strips()
+        return self._strips[y].apply_style(self.rich_style)
 
     def on_resize(self) -> None:
         self.redraw()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from rich.segment import Segment
 from textual.containers import Horizontal
 from textual.strip import Strip
+from textual.widget import Widget
 
 from eagle_tui.ui.canvas import Canvas, Line
 
@@ -76,6 +77,15 @@ class Grid(Horizontal):
             canvas = self._canvases[key]
             canvas.cells, canvas.cursor = lines, cursor
             canvas.redraw()
+
+
+def rows_of(widget: Widget) -> int:
+    """Rows for a widget's content. A height that was just set is laid out only before the next
+    painting, and what is painted then should fill it."""
+    styles = widget.styles
+    if styles.height is None or not styles.height.is_cells or styles.max_height is not None:
+        return widget.size.height
+    return int(styles.height.value) - styles.gutter.height
 
 
 def choose_columns(

@@ -14,7 +14,7 @@ from eagle_tui.protocol import GpuStatus, HostStatus
 from eagle_tui.ui.canvas import Canvas, Line, Pen
 from eagle_tui.ui.chart import bar
 from eagle_tui.ui.frame import Frame
-from eagle_tui.ui.grid import Column, Grid, choose_columns
+from eagle_tui.ui.grid import Column, Grid, choose_columns, rows_of
 from eagle_tui.ui.widgets.gpu_row import gpu_texts, heat_style, short_name
 from eagle_tui.ui.widgets.table import drawn
 
@@ -132,7 +132,7 @@ class GpuPanel(Vertical):
     def show(self, frame: Frame) -> None:
         self.frame = frame
         line, grid = self._line, self._grid
-        rows = bool(frame.status.gpus) and self.size.height > 1
+        rows = bool(frame.status.gpus) and rows_of(self) > 1
         shape = (rows, bool(frame.status.gpus))
         if shape != self._shape:  # setting a title or a display repaints even when it is the same
             self._shape = shape
@@ -166,7 +166,7 @@ class GpuPanel(Vertical):
             for column in _COLUMNS
             if column.key in widths
         }
-        room = self.size.height - 1
+        room = rows_of(self) - 1
         for gpu in gpus[:room]:
             for key, line in self._row(gpu, widths).items():
                 cells[key].append(line)

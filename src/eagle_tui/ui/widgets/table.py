@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.message import Message
 
 from eagle_tui.ui.canvas import Canvas, Line, Pen
-from eagle_tui.ui.grid import Column, Grid, choose_columns
+from eagle_tui.ui.grid import Column, Grid, choose_columns, rows_of
 
 Cells = Mapping[str, Line]
 """A row: the line of each column shown."""
@@ -106,7 +106,7 @@ class Table(Vertical):
 
     def room(self) -> int:
         """Rows between the header and the foot."""
-        return max(self.size.height - 1 - self.FOOT, 1)
+        return max(rows_of(self) - 1 - self.FOOT, 1)
 
     def select(self, key: str) -> None:
         """Put the cursor on a row."""
