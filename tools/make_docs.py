@@ -84,7 +84,7 @@ def config_page() -> str:
 
 def _usage(action: Action) -> str:
     if action.verb is None:
-        return ""
+        return ", ".join(f"`{twin}`" for twin in action.twins)
     words = ["eagle-tui", action.verb, "RUN"]
     for param in action.params:
         if param.positional:
@@ -120,7 +120,9 @@ def keys_page() -> str:
         "",
         "One registry makes the keys, the footer, the help screen, the palette and the commands:"
         " what a key can do, a command can do. A command shows how far it is: requested, accepted,"
-        " in effect, or refused with the reason (exit code 3).",
+        " in effect, or refused with the reason (exit code 3). Beside a key that only looks"
+        " stands the command that prints the same; keys without one fold, wrap or scroll what is"
+        " shown.",
         "",
         "| key | id | where | what | command |",
         "|---|---|---|---|---|",

@@ -47,6 +47,8 @@ class Action:
     """Names of the screens on which its key acts; empty: on every one."""
     footer_of: tuple[str, ...] = ()
     """Screens in whose footer it stands although `footer` is false."""
+    twins: tuple[str, ...] = ()
+    """Commands that show or do the same, of an action without a verb."""
     opens: str = ""
     """Name of the screen that it opens."""
     more_keys: tuple[str, ...] = ()

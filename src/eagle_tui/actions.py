@@ -126,7 +126,7 @@ ACTIONS: tuple[Action, ...] = (
         "retune",
         "Retune",
         "Change settings of the servers, such as the KV cache: they are checked, each server is "
-        "stopped with its requests held, and started again; what does not start is taken back.",
+        "stopped and started again; what does not start is taken back.",
         key="m",
         verb="retune",
         params=(
@@ -138,6 +138,14 @@ ACTIONS: tuple[Action, ...] = (
                 "run.toml again, `none`: without the flag.",
                 required=True,
                 positional=True,
+            ),
+            Param(
+                "in_flight",
+                "choice",
+                "Requests in flight: hold: end them, keep their tokens and continue them later; "
+                "drain: let them finish first; abort: throw them away and generate them again.",
+                choices=("hold", "drain", "abort"),
+                default="hold",
             ),
         ),
         confirm=True,
@@ -166,13 +174,21 @@ ACTIONS: tuple[Action, ...] = (
         confirm=True,
         footer=False,
     ),
-    Action("overview", "Overview", "All that matters at one glance.", key="1", opens="overview"),
+    Action(
+        "overview",
+        "Overview",
+        "All that matters at one glance.",
+        key="1",
+        opens="overview",
+        twins=("eagle-tui status RUN",),
+    ),
     Action(
         "datasets",
         "Datasets",
         "Every dataset: rate, lengths, how its responses ended, caps.",
         key="2",
         opens="datasets",
+        twins=("eagle-tui datasets RUN",),
     ),
     Action(
         "samples",
@@ -180,6 +196,7 @@ ACTIONS: tuple[Action, ...] = (
         "What the target wrote: lists by several orders, to read, search, flag and copy.",
         key="3",
         opens="samples",
+        twins=("eagle-tui samples RUN",),
     ),
     Action(
         "server",
@@ -187,14 +204,23 @@ ACTIONS: tuple[Action, ...] = (
         "Load of the servers, their launches with settings, outcome and effect.",
         key="4",
         opens="server",
+        twins=("eagle-tui launches RUN",),
     ),
-    Action("gpus", "GPUs", "Every GPU over time, and one in detail.", key="5", opens="gpus"),
+    Action(
+        "gpus",
+        "GPUs",
+        "Every GPU over time, and one in detail.",
+        key="5",
+        opens="gpus",
+        twins=("eagle-tui status RUN",),
+    ),
     Action(
         "logs",
         "Logs",
         "The logs of every attempt and server: follow, search, filter.",
         key="6",
         opens="logs",
+        twins=("eagle-tui logs RUN",),
     ),
     Action(
         "events",
@@ -203,6 +229,7 @@ ACTIONS: tuple[Action, ...] = (
         key="7",
         opens="events",
         more_keys=("e",),
+        twins=("eagle-tui events RUN --commands",),
     ),
     Action(
         "phases",
@@ -210,6 +237,7 @@ ACTIONS: tuple[Action, ...] = (
         "What each phase made from what, how long it took, and how long was estimated.",
         key="8",
         opens="phases",
+        twins=("eagle-tui phases RUN [PHASE]",),
     ),
     Action(
         "next_sample",
@@ -217,6 +245,7 @@ ACTIONS: tuple[Action, ...] = (
         "Show the next older sample.",
         key="right_square_bracket",
         screens=("overview",),
+        twins=("eagle-tui samples RUN -n N --whole",),
     ),
     Action(
         "previous_sample",
@@ -224,6 +253,7 @@ ACTIONS: tuple[Action, ...] = (
         "Show the next newer sample.",
         key="left_square_bracket",
         screens=("overview",),
+        twins=("eagle-tui samples RUN -n N --whole",),
     ),
     Action(
         "sample_kind",
@@ -231,6 +261,7 @@ ACTIONS: tuple[Action, ...] = (
         "Which samples to show: newest, longest, truncated, no_answer or loop.",
         key="v",
         screens=("overview",),
+        twins=("eagle-tui samples RUN --order ORDER",),
     ),
     Action(
         "fold",
@@ -248,6 +279,7 @@ ACTIONS: tuple[Action, ...] = (
         "report` does the same.",
         key="W",
         footer=False,
+        twins=("eagle-tui report RUN",),
     ),
     Action(
         "go_on",
@@ -255,6 +287,7 @@ ACTIONS: tuple[Action, ...] = (
         "Start the run again, as `eagle-tui up` does, and show it live.",
         key="U",
         modes=("down",),
+        twins=("eagle-tui up RUN",),
     ),
     Action(
         "replay_play",
@@ -262,6 +295,7 @@ ACTIONS: tuple[Action, ...] = (
         "Let the replay run on, or stand; from its end it begins anew.",
         key="space",
         modes=PAST,
+        twins=("eagle-tui replay RUN [--still]",),
     ),
     Action(
         "replay_back",
@@ -269,6 +303,7 @@ ACTIONS: tuple[Action, ...] = (
         "Ten seconds back, and stand; a minute where it runs fast.",
         key="comma",
         modes=PAST,
+        twins=("eagle-tui replay RUN --at TIME",),
     ),
     Action(
         "replay_on",
@@ -276,6 +311,7 @@ ACTIONS: tuple[Action, ...] = (
         "Ten seconds on, and stand; a minute where it runs fast.",
         key="full_stop",
         modes=PAST,
+        twins=("eagle-tui replay RUN --at TIME",),
     ),
     Action(
         "replay_slower",
@@ -284,6 +320,7 @@ ACTIONS: tuple[Action, ...] = (
         key="less_than_sign",
         footer=False,
         modes=PAST,
+        twins=("eagle-tui replay RUN --speed N",),
     ),
     Action(
         "replay_faster",
@@ -291,6 +328,7 @@ ACTIONS: tuple[Action, ...] = (
         "Let the replay run faster, up to an hour a second.",
         key="greater_than_sign",
         modes=PAST,
+        twins=("eagle-tui replay RUN --speed N",),
     ),
     Action(
         "replay_next_mark",
@@ -298,6 +336,7 @@ ACTIONS: tuple[Action, ...] = (
         "Go to the next mark: a pause, a retune, a crash, a phase, a cap.",
         key="right_curly_bracket",
         modes=PAST,
+        twins=("eagle-tui marks RUN",),
     ),
     Action(
         "replay_previous_mark",
@@ -306,6 +345,7 @@ ACTIONS: tuple[Action, ...] = (
         key="left_curly_bracket",
         footer=False,
         modes=PAST,
+        twins=("eagle-tui marks RUN",),
     ),
     Action(
         "replay_to",
@@ -314,9 +354,16 @@ ACTIONS: tuple[Action, ...] = (
         "end.",
         key="at",
         modes=PAST,
+        twins=("eagle-tui replay RUN --at TIME",),
     ),
     *READING,
-    Action("help", "Help", "All keys with what they do.", key="question_mark"),
+    Action(
+        "help",
+        "Help",
+        "All keys with what they do.",
+        key="question_mark",
+        twins=("eagle-tui --help",),
+    ),
     Action(
         "quit",
         "Detach",

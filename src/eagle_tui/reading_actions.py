@@ -11,6 +11,11 @@ READING: tuple[Action, ...] = (
         "Search for a text; nothing typed takes the search away. In events `@name` means a source.",
         key="slash",
         screens=("samples", "logs", "events"),
+        twins=(
+            "eagle-tui samples RUN --text TEXT",
+            "eagle-tui logs RUN --search TEXT",
+            "eagle-tui events RUN --search TEXT",
+        ),
     ),
     Action(
         "undo",
@@ -36,6 +41,7 @@ READING: tuple[Action, ...] = (
         "Which samples: newest, longest, truncated, loop, no_answer or flagged.",
         key="v",
         screens=("samples",),
+        twins=("eagle-tui samples RUN --order ORDER",),
     ),
     Action(
         "sample_dataset",
@@ -43,6 +49,7 @@ READING: tuple[Action, ...] = (
         "Samples of the next dataset alone; after the last one of all.",
         key="d",
         screens=("samples",),
+        twins=("eagle-tui samples RUN --dataset NAME",),
     ),
     Action(
         "tokens",
@@ -50,6 +57,7 @@ READING: tuple[Action, ...] = (
         "Every token with its id, and which of them training predicts.",
         key="t",
         screens=("samples",),
+        twins=("eagle-tui samples RUN --id ID --tokens",),
     ),
     Action(
         "flag",
@@ -71,6 +79,7 @@ READING: tuple[Action, ...] = (
         "Copy the sample to the terminal's clipboard (OSC 52) and to a file, whose path is told.",
         key="y",
         screens=("samples",),
+        twins=("eagle-tui samples RUN --id ID",),
     ),
     Action(
         "read",
@@ -78,6 +87,7 @@ READING: tuple[Action, ...] = (
         "Give the text the whole screen, or the list its place again.",
         key="enter",
         screens=("samples",),
+        twins=("eagle-tui samples RUN --id ID",),
     ),
     Action(
         "level",
@@ -85,6 +95,7 @@ READING: tuple[Action, ...] = (
         "Show warnings and errors alone, then errors alone, then all again.",
         key="v",
         screens=("logs", "events"),
+        twins=("eagle-tui logs RUN --level LEVEL", "eagle-tui events RUN --level LEVEL"),
     ),
     Action(
         "follow",
@@ -92,6 +103,7 @@ READING: tuple[Action, ...] = (
         "Go to the end of the log and along with it.",
         key="f",
         screens=("logs",),
+        twins=("eagle-tui logs RUN --follow",),
     ),
     Action(
         "next_match",
@@ -99,6 +111,7 @@ READING: tuple[Action, ...] = (
         "Go to the next place that holds the text.",
         key="n",
         screens=("logs",),
+        twins=("eagle-tui logs RUN --search TEXT",),
     ),
     Action(
         "next_log",
@@ -106,6 +119,7 @@ READING: tuple[Action, ...] = (
         "The next log of the list.",
         key="right_square_bracket",
         screens=("logs",),
+        twins=("eagle-tui logs RUN LOG",),
     ),
     Action(
         "go_to",
@@ -113,6 +127,7 @@ READING: tuple[Action, ...] = (
         "Go to a place in the log: 50%, 14:20, Tue 14:20, 2026-11-30 14:20:05, -30m (ago).",
         key="g",
         screens=("logs",),
+        twins=("eagle-tui logs RUN LOG --at PLACE",),
     ),
     Action(
         "wrap",
@@ -128,6 +143,7 @@ READING: tuple[Action, ...] = (
         key="N",
         footer=False,
         screens=("logs",),
+        twins=("eagle-tui logs RUN --search TEXT",),
     ),
     Action(
         "previous_log",
@@ -136,6 +152,7 @@ READING: tuple[Action, ...] = (
         key="left_square_bracket",
         footer=False,
         screens=("logs",),
+        twins=("eagle-tui logs RUN LOG",),
     ),
     Action(
         "fresh",
@@ -144,6 +161,7 @@ READING: tuple[Action, ...] = (
         key="n",
         footer=False,
         screens=("samples", "events"),
+        twins=("eagle-tui events RUN --follow",),
     ),
     Action(
         "prompt",
@@ -152,6 +170,7 @@ READING: tuple[Action, ...] = (
         key="P",
         footer=False,
         screens=("samples",),
+        twins=("eagle-tui samples RUN --id ID",),
     ),
     Action(
         "fold_answer",

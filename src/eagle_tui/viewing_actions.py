@@ -14,6 +14,7 @@ VIEWING: tuple[Action, ...] = (
         "Show what is selected alone, and back.",
         key="enter",
         screens=("datasets",),
+        twins=("eagle-tui datasets RUN DATASET",),
     ),
     Action(
         "sort",
@@ -21,6 +22,7 @@ VIEWING: tuple[Action, ...] = (
         "Sort by the next column: name, state, done, tokens, rate, mean, failed, time left.",
         key="S",
         screens=("datasets",),
+        twins=("eagle-tui datasets RUN --sort COLUMN",),
     ),
     Action(
         "filter",
@@ -28,6 +30,7 @@ VIEWING: tuple[Action, ...] = (
         "Show only what holds the words that are typed; empty: everything.",
         key="slash",
         screens=("datasets",),
+        twins=("eagle-tui datasets RUN --filter WORDS",),
     ),
     Action(
         "next_server",
@@ -35,6 +38,7 @@ VIEWING: tuple[Action, ...] = (
         "Show the next server.",
         key="enter",
         screens=("server",),
+        twins=("eagle-tui launches RUN --server NAME",),
     ),
     Action(
         "figure",
@@ -42,6 +46,7 @@ VIEWING: tuple[Action, ...] = (
         "What the strips show: utilization, memory, power or temperature.",
         key="v",
         screens=("gpus",),
+        twins=("eagle-tui history RUN METRIC",),
     ),
     Action(
         "zoom_in",
@@ -50,6 +55,7 @@ VIEWING: tuple[Action, ...] = (
         key="plus",
         more_keys=("equals_sign",),
         screens=CHART_SCREENS,
+        twins=("eagle-tui history RUN METRIC --step S",),
     ),
     Action(
         "zoom_out",
@@ -58,6 +64,7 @@ VIEWING: tuple[Action, ...] = (
         key="minus",
         footer=False,
         screens=CHART_SCREENS,
+        twins=("eagle-tui history RUN METRIC --step S",),
     ),
     Action(
         "earlier",
@@ -66,6 +73,7 @@ VIEWING: tuple[Action, ...] = (
         key="left",
         footer=False,
         screens=CHART_SCREENS,
+        twins=("eagle-tui history RUN METRIC --since TIME",),
     ),
     Action(
         "later",
@@ -74,6 +82,7 @@ VIEWING: tuple[Action, ...] = (
         key="right",
         footer=False,
         screens=CHART_SCREENS,
+        twins=("eagle-tui history RUN METRIC --until TIME",),
     ),
     Action(
         "now",
@@ -82,6 +91,7 @@ VIEWING: tuple[Action, ...] = (
         key="0",
         footer=False,
         screens=CHART_SCREENS,
+        twins=("eagle-tui history RUN METRIC",),
     ),
     Action(
         "mark",
@@ -90,5 +100,6 @@ VIEWING: tuple[Action, ...] = (
         "phase, a cap.",
         key="M",
         screens=CHART_SCREENS,
+        twins=("eagle-tui marks RUN",),
     ),
 )

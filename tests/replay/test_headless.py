@@ -9,9 +9,12 @@ import pytest
 
 from eagle_tui.cli import main as cli
 from eagle_tui.cli.headless import Changes, outcome
-from eagle_tui.protocol import Alert, Event, Status
+from eagle_tui.protocol import Alert, CommandStatus, Event, Status
 from eagle_tui.replay.client import ReplayClient
 from eagle_tui.rundir.paths import RunDir
+from eagle_tui.supervisor.store import Store
+
+START = 1_800_000_000.0
 
 
 def run(*words: str) -> int:
@@ -134,3 +137,75 @@ async def test_when_following_ends(recorded: RunDir) -> None:
     assert outcome(now.model_copy(update={"phases": done})) == 0
     failed = (now.phases[0].model_copy(update={"state": "failed"}), *now.phases[1:])
     assert outcome(now.model_copy(update={"phases": failed})) == 1
+
+
+def test_every_screen_has_a_twin_that_reads_a_run_that_is_down(
+    recorded: RunDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = str(recorded.root)
+
+    def told(*words: str, code: int = 0) -> str:
+        assert run(*words) == code
+        said = capsys.readouterr()
+        return said.out if code == 0 else said.err
+
+    assert "GPU" in told("status", root) and "disk " in told("status", root)
+    names = told("datasets", root, "--sort", "name", "--filter", "glaive").split()
+    assert "b1_glaive" in names and "b2_opencode" not in names
+    body = json.loads(told("datasets", root, "b1_glaive", "--json"))
+    assert body["name"] == "b1_glaive" and body["reasons"] == []
+    assert "last hour" in told("datasets", root, "b1_glaive")
+    assert "there are: " in told("datasets", root, "nope", code=4)
+    assert "first 0.8–2.5 h" in told("phases", root)
+    generate = told("phases", root, "generate")
+    assert generate.startswith("generate  running") and "estimates" in generate
+    assert re.search(r"output +none yet", generate)
+    body = json.loads(told("phases", root, "generate", "--json"))
+    assert [e["done"] for e in body["estimates"]] == [60, 720] and body["manifest"] is None
+    assert "no phase is named 'x'" in told("phases", root, "x", code=4)
+    assert "tok_s" in told("history", root).splitlines()
+    # The run's own last hour, though it ended years before or after now.
+    points = json.loads(told("history", root, "tok_s", "--since", "-10m", "--json"))["points"]
+    assert points[0]["t"] >= START + 3000 - 60 and points[-1]["mean"] > 1100
+    lines = told("history", root, "tok_s", "--since", "-10m", "--step", "60").splitlines()
+    assert 9 <= len(lines) <= 11 and lines[0].startswith("2027-01-15 08:5")
+    assert told("history", root, "tok_s", "--until", "-20d", "--since", "-21d") == ""
+    told("history", root, "tok_s", "--since", "-1m", "--until", "-2m", code=2)
+    told("history", root, "tok_s", "--since", "soon", code=2)
+    told("history", root, "nonsense", code=4)
+    assert [line.split()[-1] for line in told("marks", root).splitlines()] == [
+        "starts", "hold", "resume",
+    ]  # fmt: skip
+    assert len(told("marks", root, "--since", "-26m").splitlines()) == 1
+
+
+def test_events_are_filtered_and_orders_told_with_their_ids(
+    recorded: RunDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store(recorded.state)
+    for number in range(3):
+        asked = CommandStatus(
+            id=f"order{number}", verb="pause", args={"mode": "hold"}, state="requested",
+            at=1_800_000_000.0 + number, origin="cli:\x1b[1mme",
+        )  # fmt: skip
+        store.request(asked)
+    store.settle("order2", "refused", "nothing runs", 1_800_000_009.0)
+    store.close()
+    root = str(recorded.root)
+
+    def told(*words: str) -> list[str]:
+        assert run("events", root, *words) == 0
+        return capsys.readouterr().out.splitlines()
+
+    assert len(told()) == 4
+    (line,) = told("--level", "warning")
+    assert line.endswith("warning generate: something was odd")
+    assert len(told("--search", "PAUSE")) == 1 and len(told("--source", "operator")) == 2
+    assert len(told("--limit", "3")) == 3 and told("--limit", "1") == told()[-1:]
+    both = told("--commands")
+    assert len(both) == 7
+    (refused,) = [line for line in both if "order2" in line]
+    assert "cli:\u241b[1mme: pause hold: nothing runs" in refused and "refused +7.0 s" in refused
+    assert {json.loads(line).get("id") for line in told("--commands", "--json", "-n", "7")} >= {
+        "order0", "order2", 1,
+    }  # fmt: skip

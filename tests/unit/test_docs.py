@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 import sys
@@ -55,3 +56,33 @@ def test_every_command_has_help() -> None:
     for name, command in cli.commands.items():
         done = CliRunner().invoke(cli, [name, "--help"])
         assert done.exit_code == 0 and command.help, name
+
+
+SCREEN_ALONE = {
+    *("fold", "fold_answer", "wrap", "left", "right", "quit", "back"),
+}
+"""Keys that concern what is on the screen and nothing else."""
+
+
+def test_what_a_key_can_do_a_command_can_do() -> None:
+    """Each twin is a command with these options; those of places and times are meant as named."""
+    for action in ACTIONS:
+        if action.verb is not None:
+            assert action.verb in cli.commands and not action.twins, action.id
+            continue
+        assert bool(action.twins) != (action.id in SCREEN_ALONE), action.id
+        for twin in action.twins:
+            program, *words = twin.replace("[", "").replace("]", "").split()
+            assert program == "eagle-tui"
+            if words == ["--help"]:
+                continue
+            command = cli.commands[words[0]]
+            known = {name for param in command.params for name in param.opts}
+            arguments = [param for param in command.params if param.param_type_name == "argument"]
+            positional = 0
+            for before, word in itertools.pairwise(words):
+                if word.startswith("-"):
+                    assert word in known, twin
+                elif not before.startswith("-"):
+                    positional += 1
+            assert positional <= len(arguments), twin

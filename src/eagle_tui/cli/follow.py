@@ -1,41 +1,33 @@
-"""Looking at a run without a screen: status, watch, events, report."""
+"""Looking at a run without a screen: status, watch, report."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from eagle_tui import fmt
 from eagle_tui.cli.common import RUN, Exit, interactive, rundir
-from eagle_tui.cli.headless import RETRY_S, follow_to_the_end
+from eagle_tui.cli.headless import follow_to_the_end
 from eagle_tui.cli.look import ask_any, current
 from eagle_tui.cli.screen import open_screen
-from eagle_tui.cli.tables import table
-from eagle_tui.client import Down, SocketClient, StartFailed, ensure_supervisor
-from eagle_tui.client_api import ClientError, RunClient
-from eagle_tui.protocol import Estimate, Event, Status
+from eagle_tui.cli.tables import add, table
+from eagle_tui.client import ensure_supervisor
+from eagle_tui.client_api import RunClient
+from eagle_tui.protocol import Estimate, Status
 from eagle_tui.report.plan import Facts, plan_markdown
 from eagle_tui.report.status import status_markdown
-from eagle_tui.rundir.paths import RunDir
 from eagle_tui.rundir.reports import write_plan
 from eagle_tui.text import visible
 
 POLL_S = 1.0
 FOLLOWED = 2000
 """Events fetched at once while following."""
-
-
-def _add(table: Table, *cells: object) -> None:
-    table.add_row(*(Text(visible(str(cell))) for cell in cells))
 
 
 def render(status: Status, console: Console) -> None:
@@ -59,13 +51,13 @@ def render(status: Status, console: Console) -> None:
         done, ended = fmt.progress(p.done, p.total), p.last_exit
         bad = ended is not None and ended.outcome not in ("done", "stopped")
         why = "; ".join(word for word in (p.reason, ended.words if bad and ended else "") if word)
-        _add(phases, p.name, p.state, done, fmt.duration(p.elapsed_s), fmt.eta(p.eta_s), why)
+        add(phases, p.name, p.state, done, fmt.duration(p.elapsed_s), fmt.eta(p.eta_s), why)
     console.print(phases)
     heads = ("-done", "-trunc", "-failed", "-tokens", "-cap", "-/min", "-mean", "-p95", "-left")
     data = table("dataset", "state", *heads)
     together = [status.total] if status.total else []
     for d in (*status.datasets, *together):
-        _add(
+        add(
             data,
             *(d.name, d.state, fmt.progress(d.done, d.prompts), d.truncated),
             *(
@@ -82,8 +74,28 @@ def render(status: Status, console: Console) -> None:
         kv = fmt.percent(s.kv_usage)
         running = "–" if s.running is None else s.running
         queued = "–" if s.queued is None else s.queued
-        _add(servers, s.name, s.state, fmt.rate(s.tok_s), running, queued, kv, s.reason)
+        add(servers, s.name, s.state, fmt.rate(s.tok_s), running, queued, kv, s.reason)
     console.print(servers)
+    _machine(status, console)
+
+
+def _machine(status: Status, console: Console) -> None:
+    """The GPUs, and the host in a line."""
+    if status.gpus:
+        heads = ("GPU", "-util", "-memory GiB", "-power", "-temp", "note")
+        gpus = table(*heads)
+        for g in status.gpus:
+            power = f"{g.power_w:.0f} W" if fmt.known(g.power_w) else fmt.NONE
+            heat = f"{g.temp_c:.0f} °C" if fmt.known(g.temp_c) else fmt.NONE
+            memory = f"{fmt.gib(g.mem_used)}/{fmt.gib(g.mem_total)}"
+            note = g.state if g.state != "ok" else g.throttle or ""
+            add(gpus, f"{g.index} {g.name}", fmt.percent(g.util), memory, power, heat, note)
+        console.print(gpus)
+    host = status.host
+    words = [f"CPU {fmt.percent(host.cpu)}", f"memory {fmt.percent(host.mem)}"]
+    words.append(f"disk {fmt.size(host.disk_free)} free")
+    words += [host.gpu_note] if host.gpu_note else []
+    console.print(Text(visible("host  " + "  ".join(words))))
 
 
 @click.command()
@@ -153,52 +165,4 @@ def report(run: Path, stdout: bool) -> None:
         click.echo(f"{write_plan(found, text, facts.status.at)}")
 
 
-def event_line(event: Event) -> str:
-    """One event as a line of text."""
-    at = fmt.stamp(event.at, event.at)
-    return visible(f"{at} {event.severity:<7} {event.source}: {event.text}").replace("\n", " ")
-
-
-@click.command()
-@RUN
-@click.option("--follow", "-f", is_flag=True, help="Go on until interrupted.")
-@click.option("--limit", type=click.IntRange(1, 2000), default=200, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def events(run: Path, follow: bool, limit: int, as_json: bool) -> None:
-    """What happened in the run, also of one that is down."""
-    found = rundir(run)
-
-    def show(event: Event) -> None:
-        body: dict[str, Any] = event.model_dump(mode="json")
-        click.echo(json.dumps(body) if as_json else event_line(event))
-
-    async def stored(client: RunClient) -> list[Event]:
-        return await client.events(0, limit)
-
-    shown = ask_any(found, stored)
-    for event in shown:
-        show(event)
-    if follow:
-        ensure_supervisor(found)
-        asyncio.run(_follow(found, shown[-1].id if shown else 0, show))
-
-
-async def _follow(run: RunDir, after: int, show: Callable[[Event], None]) -> None:
-    """Until interrupted, or until the run is down (which raises Down)."""
-    async with SocketClient(run) as client:
-        while True:
-            await asyncio.sleep(POLL_S)
-            try:
-                news = await client.events(after, FOLLOWED)
-            except (Down, StartFailed):
-                raise
-            except ClientError as error:
-                click.echo(visible(str(error)), err=True)
-                await asyncio.sleep(RETRY_S)
-                continue
-            for event in news:
-                after = event.id
-                show(event)
-
-
-COMMANDS = [status, watch, events, report]
+COMMANDS = [status, watch, report]

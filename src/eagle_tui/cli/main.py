@@ -14,12 +14,16 @@ import click
 
 from eagle_tui import __version__
 from eagle_tui.cli import (
+    datasets,
     doctor,
+    events,
     follow,
+    history,
     launches,
     logs,
     make,
     notify,
+    phases,
     samples,
     screen,
     verbs,
@@ -50,7 +54,21 @@ def cli(context: click.Context) -> None:
             click.echo(visible(line))
 
 
-for part in (make, screen, follow, samples, logs, launches, notify, doctor, verbs):
+for part in (
+    make,
+    screen,
+    follow,
+    datasets,
+    samples,
+    logs,
+    events,
+    phases,
+    history,
+    launches,
+    notify,
+    doctor,
+    verbs,
+):
     for command in part.COMMANDS:
         cli.add_command(command)
 

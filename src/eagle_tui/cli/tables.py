@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from rich.console import JustifyMethod
 from rich.table import Table
+from rich.text import Text
+
+from eagle_tui.text import visible
 
 
 def table(*columns: str) -> Table:
@@ -13,3 +16,8 @@ def table(*columns: str) -> Table:
         side: JustifyMethod = "right" if column.startswith("-") else "left"
         table.add_column(column.lstrip("-"), justify=side, no_wrap=True, overflow="ignore")
     return table
+
+
+def add(table: Table, *cells: object) -> None:
+    """Add a row; what others wrote is made harmless and is never markup."""
+    table.add_row(*(Text(visible(str(cell))) for cell in cells))

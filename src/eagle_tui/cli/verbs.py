@@ -60,7 +60,7 @@ def _parameter(param: Param) -> click.Parameter:
     if param.type == "bool":
         return click.Option([f"--{param.name}"], is_flag=True, help=param.help)
     return click.Option(
-        [f"--{param.name}"],
+        [f"--{param.name.replace('_', '-')}"],
         type=kind,
         default=param.default,
         show_default=param.default is not None,
