@@ -24,17 +24,10 @@ from eagle_tui.text import visible
 
 from .config import ARCHITECTURE, DrafterConfig, DrafterError, read_config
 from .export import WEIGHTS, canonical, expected_names
+from .layer_ids import misread
 from .rope import target_rope
 from .target_weights import TargetWeights
 
-_FIRST_MUST_BE_ONE: Final = (
-    "deepseek_v2",
-    "deepseek_v3",
-    "deepseek_v32",
-    "kimi_k2",
-    "glm4_moe_lite",
-)
-"""Targets for which SGLang adds one to the layer ids only if the first of them is 1."""
 _CHANGE_THE_GRAPH: Final = ("norm_output", "norm_before_residual", "norm_before_fc", "fc_norm")
 _FOREIGN_PREFIXES: Final = ("draft_model.", "module.", "model.model.", "_orig_mod.")
 
@@ -180,12 +173,8 @@ def _layer_ids(
             f"outputs they are, {[i - 1 for i in ids]}. If they are meant, say --layers "
             f"{','.join(str(i + 1) for i in ids)}",
         )
-    if target.text.get("model_type") in _FIRST_MUST_BE_ONE and ids[0] != 1:
-        yield Finding(
-            "layer_ids",
-            f"config.json: for {target.text['model_type']} SGLang takes layer ids as inputs of "
-            f"layers unless the first one is 1, and it is {ids[0]}",
-        )
+    if wrong := misread(target.text.get("model_type"), ids):
+        yield Finding("layer_ids", f"config.json: {wrong}")
 
 
 def _names(body: dict[str, Any], tensors: dict[str, Tensor]) -> Iterator[Finding]:

@@ -18,6 +18,8 @@ from .target import head_logits
 
 LEAST_AGREEMENT = 0.99
 """Below it the states are of another layer, or normed once too often or too seldom."""
+_LEAST_AGREEMENT_LOSSY = 0.9
+"""The same for float8, whose rounding moves near ties."""
 CHECK_ROWS = 8
 CHECK_TOKENS = 256
 """Response positions of a row that are looked at: the logits of a whole long row can be larger than
@@ -48,6 +50,11 @@ class Agreement:
             f"{self.share:.2%} of {self.positions:,} response positions of {self.rows} rows; the "
             f"responses themselves follow its greedy choice at {follow:.1%}"
         )
+
+
+def least_agreement(dtype: str) -> float:
+    """Share of positions that must be equal when states are stored in this type."""
+    return _LEAST_AGREEMENT_LOSSY if dtype == "float8" else LEAST_AGREEMENT
 
 
 def unpacked(states: States, place: int) -> tuple[Tensor, Tensor]:

@@ -19,7 +19,7 @@ from eagle_tui.rundir.paths import RunDir
 from .. import shards
 from ..shards import Shard, Split, TokenRow
 from ..worker import Failed, Stopped
-from .check import LEAST_AGREEMENT, compare
+from .check import compare, least_agreement
 from .plan import RowRef, make_batches
 from .states import Backend, States
 from .task import Task, quarantine_path
@@ -170,8 +170,9 @@ class Extraction:
     def rehearse(self, refs: Sequence[RowRef]) -> None:
         """Run the target on the first rows and look at what comes; nothing is stored. Failed when
         the states are wrong or the device is too small."""
-        batch = make_batches(refs, self._post.config.extract.batch_tokens)[0]
-        _, rows, _ = self._sound(batch)
+        batches = make_batches(refs, self._post.config.extract.batch_tokens)
+        sound = (self._sound(batch)[1] for batch in batches)
+        rows = next((rows for rows in sound if rows), [])
         if not rows:
             return
         states = self._try(rows)
@@ -243,12 +244,14 @@ class Extraction:
     def _check(self, rows: list[TokenRow], states: States) -> None:
         states.ready()
         found = compare(self.model, rows, states)
+        if not found.positions:
+            return  # rows that say nothing: the next batch is looked at
         self.model = None
-        lossy = self._post.task.metadata["dtype"] == "float8"
-        if found.share < LEAST_AGREEMENT and not lossy:
+        least = least_agreement(self._post.task.metadata["dtype"])
+        if found.share < least:
             raise Failed(
                 f"The captured states are not what they should be: {found.sentence()}; at least "
-                f"{LEAST_AGREEMENT:.0%} is needed. This target's final state may be scaled or "
+                f"{least:.0%} is needed. This target's final state may be scaled or "
                 "normed in a way that we do not know: set extract.backend to sglang."
             )
         self.checked(found.sentence())

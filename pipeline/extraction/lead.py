@@ -96,7 +96,7 @@ class Lead:
         worker, settings = self._worker, self._settings
         shape = shape_of(worker.config, worker.run)
         try:
-            layers, note = choose_layers(settings.layers, shape.layers)
+            layers, note = choose_layers(settings.layers, shape.layers, shape.model_type)
             wanted = read_rows(worker.run, settings.samples)
         except (NoLayers, ShardError) as error:
             raise Refused(str(error)) from error

@@ -14,6 +14,7 @@ from eagle_tui.rundir import jsonl
 from eagle_tui.rundir.paths import RunDir
 
 from .. import shards
+from ..drafter.layer_ids import misread
 from ..hidden import SUFFIX
 from ..shards import Split
 
@@ -43,27 +44,36 @@ class RowRef:
     supervised: int
 
 
-def choose_layers(wanted: Sequence[int] | None, count: int) -> tuple[tuple[int, int, int], str]:
+def choose_layers(
+    wanted: Sequence[int] | None, count: int, model_type: str = ""
+) -> tuple[tuple[int, int, int], str]:
     """Three indices of hidden states of a model with `count` layers, and what to tell about it.
 
     Index i is the input of layer i, so the highest is `count`-1: what leaves the last layer cannot
     be captured by SGLang. By default 2, N/2 and N-3, as EAGLE and SGLang choose; for a model in
-    which these are not three, 1..N-1 are spread. NoLayers when that is impossible.
+    which these are not three, 1..N-1 are spread. NoLayers when that is impossible, or when SGLang
+    would read the ids of a target of this `model_type` as those of other layers.
     """
+    layers, note = _three_layers(wanted, count)
+    if wrong := misread(model_type, [layer - 1 for layer in layers]):
+        raise NoLayers(
+            f"extract.layers = {list(layers)}: a drafter's config.json names layers by their "
+            f"outputs, one less, and {wrong}: it would be fed other states than it was trained on. "
+            "Let extract.layers begin with 2."
+        )
+    return layers, note
+
+
+def _three_layers(wanted: Sequence[int] | None, count: int) -> tuple[tuple[int, int, int], str]:
     highest = count - 1
     if wanted is not None:
         low, mid, high = wanted
-        if high > highest:
+        if low < 1 or high > highest:
             raise NoLayers(
                 f"extract.layers = {list(wanted)}: the target has {count} layers, so the highest "
                 f"index is {highest}, the input of its last layer. Choose three of 1 to {highest}."
             )
-        note = (
-            "extract.layers names 0, the embeddings: SGLang 0.5.17 cannot capture them"
-            if low == 0
-            else ""
-        )
-        return (low, mid, high), note
+        return (low, mid, high), ""
     usual = (2, count // 2, count - 3)
     if usual[0] < usual[1] < usual[2]:
         return usual, ""

@@ -36,7 +36,7 @@ from .job import Post, RowReader, fault_of
 from .lead import Lead
 from .plan import RowRef, finished_shards, shard_number
 from .shardfile import write_shard
-from .states import States, nothing, pack_one
+from .states import Packed, States, nothing, pack_one
 from .task import quarantine_path
 from .writer import Bad, HiddenWriter, Numbers, Quarantine
 
@@ -191,14 +191,16 @@ class Passes:
 
     def _write_part(self, number: int, taken: Sequence[Taken]) -> None:
         good: list[Taken] = []
+        packed: list[Packed] = []
         for one in taken:
-            if bool(pack_one(one.values, 3, self._dtype).bad.any()):
+            stored = pack_one(one.values, 3, self._dtype)
+            if bool(stored.bad.any()):
                 self._put_away(one.ref, f"states are not finite or too large for {self._dtype}")
             else:
                 good.append(one)
+                packed.append(stored)
         if not good:
             return
-        packed = [pack_one(one.values, 3, self._dtype) for one in good]
         pieces: dict[str, list[Tensor]] = {"aux": [p.values for p in packed]}
         if packed[0].scale is not None:
             pieces["aux_scale"] = [p.scale for p in packed if p.scale is not None]

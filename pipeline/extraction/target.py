@@ -130,6 +130,7 @@ class Shape:
     layers: int
     hidden_size: int
     vocabulary: int
+    model_type: str
 
 
 def shape_of(config: RunConfig, run: RunDir) -> Shape:
@@ -141,7 +142,12 @@ def shape_of(config: RunConfig, run: RunDir) -> Shape:
         found = text_config(
             AutoConfig.from_pretrained(place, trust_remote_code=config.target.trust_remote_code)
         )
-        return Shape(int(found.num_hidden_layers), int(found.hidden_size), int(found.vocab_size))
+        return Shape(
+            int(found.num_hidden_layers),
+            int(found.hidden_size),
+            int(found.vocab_size),
+            str(getattr(found, "model_type", "")),
+        )
     except (OSError, ValueError, AttributeError) as error:
         raise Refused(
             f"target.model {config.target.model!r}: its config.json tells no num_hidden_layers, "

@@ -19,6 +19,8 @@ from .writer import Bad
 
 _TASK = "task.json"
 _QUARANTINE = "quarantine-*.jsonl"
+_BEFORE = "quarantine-before.jsonl"
+"""Rows that earlier attempts put away; the ranks of this one write files of their own."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ def set_up(run: RunDir, attempt: int, key: str, metadata: dict[str, str], wanted
     if begun is None:
         atomic.write_json(mine / _TASK, {"key": key, **metadata})
     tidy(mine)
+    _close_quarantine(mine)
     numbers = [shard_number(path) for path in finished_shards(mine)]
     return Task(mine.name, max(numbers, default=-1) + 1, metadata)
 
@@ -96,6 +99,7 @@ def _read_task(directory: Path) -> str:
 
 
 def tidy(directory: Path) -> None:
+    """Remove what a killed worker left half-written."""
     whole = {p.name.partition(".")[0] for p in finished_shards(directory)}
     for path in directory.iterdir():
         torn = path.name.endswith(".tmp")
@@ -105,6 +109,21 @@ def tidy(directory: Path) -> None:
             path.unlink()
     for path in directory.glob(_QUARANTINE):
         jsonl.repair(path)
+
+
+def _close_quarantine(directory: Path) -> None:
+    """Gather what earlier attempts put away in one file. Only that counts as done before: a rank
+    that looks late would otherwise see what another one has put away already, and share out other
+    rows than it."""
+    paths = sorted(directory.glob(_QUARANTINE))
+    if not paths:
+        return
+    found = {str(row["id"]): row for path in paths for row in jsonl.rows(path)}
+    before = directory / _BEFORE
+    atomic.write_bytes(before, b"".join(jsonl.encode(row) for row in found.values()))
+    for path in paths:
+        if path != before:
+            path.unlink()
 
 
 def named_directories(run: RunDir) -> set[str]:
@@ -124,10 +143,12 @@ def remove_unnamed(run: RunDir) -> None:
 def look_up(config: RunConfig, run: RunDir, task: Task) -> Work:
     """Which rows are left. The same for every rank, whatever others have written meanwhile."""
     directory = run.phase("extract") / task.directory
-    before = [p for p in finished_shards(directory) if shard_number(p) < task.first_number]
-    stored = ids_done(before)
-    bad = ids_done([], directory.glob(_QUARANTINE)) - stored
+    old = [p for p in finished_shards(directory) if shard_number(p) < task.first_number]
+    stored = ids_done(old)
     wanted = to_store(read_rows(run, config.extract.samples), config.extract.mode)
+    before = directory / _BEFORE
+    put_away = ids_done([], [before] if before.exists() else [])
+    bad = (put_away - stored) & {row.id for row in wanted}
     return Work(
         wanted=wanted,
         left=[row for row in wanted if row.id not in stored and row.id not in bad],

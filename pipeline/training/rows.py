@@ -12,6 +12,7 @@ from eagle_tui.rundir import jsonl, manifest
 from eagle_tui.rundir.jsonl import Appender
 from eagle_tui.rundir.paths import RunDir
 
+from ..drafter.layer_ids import misread
 from ..drafter.target_weights import TargetWeights
 from ..extraction.target import target_hash
 from ..extraction.writer import Bad, Quarantine
@@ -168,5 +169,10 @@ def _check_layers(layers: tuple[int, int, int], target: TargetWeights) -> tuple[
         raise Refused(
             f"The states are those of layers {layers}; a drafter that SGLang can serve needs three "
             f"different, ascending indices from 1 to {target.num_layers - 1}. Set extract.layers."
+        )
+    if wrong := misread(target.text.get("model_type"), [layer - 1 for layer in layers]):
+        raise Refused(
+            f"The states are those of layers {layers}, but {wrong}. Let extract.layers begin with "
+            f"2. {_AGAIN}"
         )
     return layers

@@ -241,11 +241,12 @@ def test_bad_rows_are_put_away_with_the_reason(tmp_path: Path) -> None:
     assert "extract.max_bad_fraction = 0.05" in world.end()[1]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float8"])
 def test_states_that_are_not_the_targets_own_fail_the_phase(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if a target normed its final state once more on the way to the head."""
-    world = make_world(tmp_path / "run", 12, dtype="float32")
+    world = make_world(tmp_path / "run", 12, dtype=dtype)
     real = target.Capture.forward
 
     def shifted(self: Any, ids: torch.Tensor) -> Any:
@@ -255,6 +256,25 @@ def test_states_that_are_not_the_targets_own_fail_the_phase(
     monkeypatch.setattr(target.Capture, "forward", shifted)
     assert world.extract() == 1
     assert "not what they should be" in world.end()[1]
+
+
+def test_a_first_batch_that_says_nothing_leaves_the_check_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = make_rows(30, longest=40)
+    longest = max(rows.values(), key=lambda row: len(row.ids))
+    world = make_world(tmp_path / "run", rows=rows, batch_tokens=len(longest.ids), dtype="float32")
+    real, calls = target.Capture.forward, []
+
+    def broken(self: Any, ids: torch.Tensor) -> Any:
+        parts, last = real(self, ids)
+        calls.append(1)
+        return parts, last * torch.nan if len(calls) == 1 else last.roll(1, dims=-1)
+
+    world.settings(max_bad_fraction=1.0, batch_tokens=len(longest.ids), dtype="float32")
+    monkeypatch.setattr(target.Capture, "forward", broken)
+    assert world.extract() == 1
+    assert "not what they should be" in world.end()[1] and len(calls) == 2
 
 
 def test_a_full_disk_ends_with_a_sentence_and_goes_on_later(

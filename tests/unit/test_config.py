@@ -88,7 +88,7 @@ def test_all_problems_at_once_each_with_its_line() -> None:
         ('[run]\nname = "My Run"\n', "of lower-case letters, digits, `.`, `_` and `-`"),
         ("[merge]\nseed = 99999999999999999999\n", "line 10: merge.seed: 99999999999999999999 is"),
         ('[prepare]\nsystem_prompt = "a\\u0000"\n', "system_prompt: holds a NUL character"),
-        ("[extract]\nlayers = [2, -1, 3]\n", "layers[1]: expected a whole number, at least 0"),
+        ("[extract]\nlayers = [2, -1, 3]\n", "layers[1]: expected a whole number, at least 1"),
         (
             '[[server]]\nname = "s2"\nurl = "http://x:99999"\n',
             "server[1].url: 'http://x:99999': Port",

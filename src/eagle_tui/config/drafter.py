@@ -24,7 +24,7 @@ class ExtractSection(Section):
     (`rolling`)."""
     rolling_window_gb: float = Field(default=100.0, gt=0)
     """Disk that a window may take in `rolling` mode, in GB (10^9 bytes)."""
-    layers: list[Annotated[int, Field(ge=0)]] | None = None
+    layers: list[Annotated[int, Field(ge=1)]] | None = None
     """Three indices of hidden states, ascending: index i is the input of layer i, which is the
     output of layer i-1. Unset: 2, N/2 and N-3 of a model with N layers."""
     dtype: Literal["bfloat16", "float16", "float8", "float32"] = "bfloat16"
