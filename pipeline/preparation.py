@@ -174,6 +174,7 @@ class DatasetJob:
         batch: list[_Item] = []
         wanted = self._dataset.samples
         for raw in self._source.rows():
+            self._worker.check_stop()
             self._counts.rows += 1
             self._progress.add(self._dataset.name, 1)
             try:
@@ -185,7 +186,6 @@ class DatasetJob:
             if len(batch) >= room:
                 self._flush(batch, out, bad)
                 batch = []
-                self._worker.check_stop()
                 if wanted is not None and self._counts.kept >= wanted:
                     break
         self._flush(batch, out, bad)
@@ -193,13 +193,18 @@ class DatasetJob:
     def _item(self, raw: RawRow) -> _Item:
         if raw.problem:
             raise Rejected("bad JSON", raw.problem)
+        renderer = self._tools.renderer
         found = conversations.normalise(raw.value, system_prompt=self._tools.system_prompt)
         if self._dataset.kind == "native":
             messages = conversations.as_native(found)
-            native = self._tools.renderer.native(messages, found.tools)
+            if sum(len(message["content"]) for message in messages) > self._tools.context:
+                text = renderer.text(messages, found.tools, generation_prompt=False)
+                renderer.check_length(text, self._tools.context)
+            native = renderer.native(messages, found.tools)
             return _Item(raw, found, messages, native=native)
         messages = conversations.as_prompt(found)
-        text = self._tools.renderer.text(messages, found.tools, generation_prompt=True)
+        text = renderer.text(messages, found.tools, generation_prompt=True)
+        renderer.check_length(text, self._tools.prompt_limit)
         return _Item(raw, found, messages, text)
 
     def _flush(self, batch: list[_Item], out: jsonl.Appender, bad: jsonl.Appender) -> None:

@@ -213,7 +213,8 @@ def _single_object(path: Path) -> Iterator[RawRow]:
         body = json_stream.parse(data.removeprefix(json_stream.BOM))
     except ValueError as error:
         raise Failed(
-            f"{path}: not valid JSON ({error}). Rows of JSONL are one object a line."
+            f"{path}: not valid JSON ({error}). Rows of JSONL are one object a line, without "
+            "commas between them."
         ) from error
     if not isinstance(body, dict):
         yield RawRow(1, body)
@@ -233,7 +234,12 @@ def _single_object(path: Path) -> Iterator[RawRow]:
 def _trajectories(path: Path, files: list[Path]) -> Source:
     def read() -> Iterator[RawRow]:
         for number, file in enumerate(files, 1):
-            for row in _single_object(file):
+            try:
+                rows = list(_single_object(file))
+            except Failed as error:  # an agent that was killed leaves half a file
+                yield RawRow(number, None, str(error))
+                continue
+            for row in rows:
                 yield RawRow(number, row.value)
 
     return Source(str(path), len(files), read)

@@ -21,8 +21,15 @@ if TYPE_CHECKING:
 Span = tuple[int, int]
 # Templates are programs: besides their own refusals (TemplateError) they fail on what they did not
 # expect, with what Python raises for that.
-_TEMPLATE_ERRORS = (TemplateError, TypeError, ValueError, LookupError, AttributeError)
+_TEMPLATE_ERRORS = (
+    *(TemplateError, TypeError, ValueError, LookupError, AttributeError),
+    *(ArithmeticError, RecursionError),
+)
 _GENERATION = re.compile(r"\{%-?\s*generation\b")
+_CHARS_PER_TOKEN = 8
+"""More than text of any language has on average, so few texts that fit are tokenised twice."""
+_BORDER = 64
+"""Tokens by which a text that is cut may differ from the same characters within the whole."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,20 @@ class Renderer:
             texts, add_special_tokens=False, return_attention_mask=False, verbose=False
         )
         return [list(ids) for ids in found["input_ids"]]
+
+    def check_length(self, text: str, limit: int) -> None:
+        """Rejected when a rendered text is surely longer than `limit` tokens. Found out from its
+        beginning: tokenising all of a text of 50 MB takes minutes and gigabytes."""
+        size = limit * _CHARS_PER_TOKEN
+        while size < len(text):
+            tokens = len(self.encode([text[:size]])[0])
+            if tokens > limit + _BORDER:
+                raise Rejected(
+                    "over context",
+                    f"{len(text):,} characters, {tokens:,} tokens in the first {size:,} of them; "
+                    f"at most {limit:,} tokens",
+                )
+            size *= 2
 
     def check_bos(self, ids: Sequence[int]) -> None:
         """Rejected when the ids begin with the BOS twice: the target was never trained on that."""

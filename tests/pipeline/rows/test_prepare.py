@@ -131,6 +131,21 @@ def test_rejections_are_counted_written_and_told(run_dir: Any) -> None:
     assert any(t.startswith("a: 4 of 6 rows rejected: ") and "1 empty" in t for t in notes)
 
 
+def test_rows_of_many_megabytes_are_rejected_fast(run_dir: Any) -> None:
+    """Tokenised whole, each of them would take half a minute."""
+    root = run_dir({"b": 'source = "b.jsonl"', "a": 'source = "a.jsonl"\nkind = "native"'})
+    huge = [{"role": "user", "content": "the cat " * 500_000}, ASK["messages"][1]]
+    write(root / "b.jsonl", {"messages": huge}, ASK)
+    write(root / "a.jsonl", {"messages": huge}, ASK)
+    began = time.monotonic()
+    assert prepare(root) == 0
+    assert time.monotonic() - began < 10
+    assert {name: found["rejected"] for name, found in counts(root).items()} == {
+        "a": {"over context": 1},
+        "b": {"over context": 1},
+    }
+
+
 def test_prompts_leave_room_for_an_answer(run_dir: Any) -> None:
     short = len("<|im_start|>user\n<|im_end|>\n<|im_start|>assistant\n")
     root = run_dir(

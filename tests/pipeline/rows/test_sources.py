@@ -251,6 +251,16 @@ def test_lists_of_turns_by_lines(tmp_path: Path, gap: str, count: int) -> None:
     assert [r.value for r in read(tmp_path, "a.jsonl")] == [turns] * count
 
 
+def test_half_a_trajectory_costs_no_other(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "1.traj").write_text('{"history": [{"role": "us')
+    (tmp_path / "t" / "2.traj").write_text('{"n": 2}')
+    (tmp_path / "t" / "3.traj").write_text("")
+    found = read(tmp_path, "t")
+    assert [row.value for row in found] == [None, {"n": 2}, None]
+    assert "1.traj: not valid JSON" in found[0].problem and found[2].problem
+
+
 def test_a_trajectory_that_is_no_object_is_a_row(tmp_path: Path) -> None:
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "1.traj").write_text("[1]")

@@ -119,3 +119,42 @@ def test_end_of_turn(renderer_of: Any) -> None:
     assert renderer.end_of_turn() == tokenizer.eos_token_id
     renderer, _ = renderer_of(template="{% for m in messages %}{{ m.content }}{% endfor %}")
     assert renderer.end_of_turn() is None
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        *("{{ 1 / 0 }}", "{{ 2.0 ** 9999 }}", "{{ nothing.at.all }}", "{% if %}", "{{ 'a' + 1 }}"),
+        "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+        "{{ raise_exception('roles must alternate') }}",
+    ],
+)
+def test_a_template_that_fails_rejects_the_row(renderer_of: Any, template: str) -> None:
+    renderer, _ = renderer_of(template=template)
+    with pytest.raises(Rejected, match="chat template"):
+        renderer.text([USER], generation_prompt=True)
+
+
+def test_a_text_of_many_megabytes_is_not_tokenised_whole(renderer_of: Any) -> None:
+    renderer, tokenizer = renderer_of()
+    seen: list[int] = []
+
+    def count(texts: list[str], **options: Any) -> Any:
+        seen.append(len(texts[0]))
+        return tokenizer(texts, **options)
+
+    text = "word " * 1_000_000
+    Renderer(tokenizer, []).check_length("word " * 10, 60)
+    renderer._tokenizer = count  # type: ignore[assignment]
+    with pytest.raises(Rejected, match=r"over context: 5,000,000 characters.* at most 100 tokens"):
+        renderer.check_length(text, 100)
+    assert seen == [800]
+
+
+def test_a_long_text_of_few_tokens_is_not_rejected(renderer_of: Any) -> None:
+    """How many characters a token has is not known: what may fit is looked at on."""
+    renderer, _ = renderer_of()
+    renderer.encode = lambda texts: [[0] * (len(texts[0]) // 100)]  # type: ignore[method-assign]
+    renderer.check_length("x" * 9_000, 100)
+    with pytest.raises(Rejected, match="over context"):
+        renderer.check_length("x" * 200_000, 100)
