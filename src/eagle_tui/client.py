@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import httpx
 from pydantic import BaseModel, ValidationError
 
+from eagle_tui import proc
 from eagle_tui.client_api import ClientError
 from eagle_tui.protocol import (
     CommandStatus,
@@ -35,7 +36,7 @@ from eagle_tui.protocol import (
 )
 from eagle_tui.reader.files import RunFiles
 from eagle_tui.records import JournalPage, JournalQuery
-from eagle_tui.rundir import atomic
+from eagle_tui.rundir import atomic, owner
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.rundir.unixsocket import address
 from eagle_tui.versions import read_status
@@ -68,6 +69,21 @@ class StartFailed(ClientError):
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.code = code
+
+
+class Halted(ClientError):
+    """The run's supervisor is there and held by a stop signal."""
+
+
+def halted(run: RunDir) -> str:
+    """A sentence when the run's supervisor is held by a stop signal; else empty."""
+    has_it = owner.read(run.lock)
+    if has_it is None or not has_it.here:
+        return ""
+    if not proc.is_stopped(proc.Process(has_it.pid, has_it.started)):
+        return ""
+    pid = has_it.pid
+    return f"the supervisor (pid {pid}) is held by a stop signal; `kill -CONT {pid}` lets it go on"
 
 
 def last_status(run: RunDir) -> Status | None:
@@ -138,12 +154,18 @@ def start_supervisor(run: RunDir, *, up: bool = False) -> None:
         if waited > (READING_S if code is None else START_S):
             raise StartFailed(f"the supervisor does not answer after {waited:.0f} s; see {log}", 1)
         # Another one may have won the race for the lock; then its socket will answer.
-        if code is not None and code != 3:
+        if code is not None and (code != 3 or _elsewhere(run)):
             with log.open("rb") as file:
                 file.seek(said_from)
                 said = file.read().decode("utf-8", "replace").strip()
             raise StartFailed(said or _silent_end(run, code), code)
         time.sleep(0.05)
+
+
+def _elsewhere(run: RunDir) -> bool:
+    """Whether the run's lock is held on another machine, whose socket is of no use here."""
+    has_it = owner.read(run.lock)
+    return has_it is not None and not has_it.here
 
 
 def _silent_end(run: RunDir, code: int) -> str:
@@ -186,6 +208,8 @@ def ensure_supervisor(run: RunDir, *, up: bool = False) -> bool:
     """Make sure that a supervisor answers; True when one had to be started. Down when the run is
     stopped and `up` is not asked for."""
     require_run(run)
+    if why := halted(run):
+        raise Halted(f"{run.root}: {why}")
     if answers(run):
         return False
     if not up:
@@ -321,7 +345,7 @@ class SocketClient(RunFiles):
             try:
                 answer = await self._http.request(method, path, json=body, params=params)
             except httpx.HTTPError as error:
-                raise ClientError(_gone(self._run.root, error)) from error
+                raise ClientError(_gone(self._run, error)) from error
         try:
             found = answer.json()
         except ValueError as error:
@@ -335,7 +359,7 @@ class SocketClient(RunFiles):
         """Start a supervisor that is gone, unless the run is down or it was just tried."""
         now = time.monotonic()
         if not self._revive or now - self._tried < REVIVE_S:
-            raise ClientError(_gone(self._run.root, error)) from error
+            raise ClientError(_gone(self._run, error)) from error
         self._tried = now
         before = last_status(self._run)
         if before is not None and (why := rests(self._run, before)):
@@ -343,9 +367,10 @@ class SocketClient(RunFiles):
         await asyncio.to_thread(ensure_supervisor, self._run)
 
 
-def _gone(root: Path, error: Exception) -> str:
+def _gone(run: RunDir, error: Exception) -> str:
     # The run comes last: a screen knows it, and its line is short.
-    return f"the supervisor does not answer ({type(error).__name__}); trying again: {root}"
+    why = halted(run) or f"the supervisor does not answer ({type(error).__name__}); trying again"
+    return f"{why}: {run.root}"
 
 
 M = TypeVar("M", bound=BaseModel)

@@ -47,6 +47,19 @@ def start_tick(pid: int) -> int | None:
         return None
 
 
+def is_stopped(process: Process) -> bool:
+    """Whether that very process is held by a stop signal (SIGSTOP, ctrl+z) or a debugger."""
+    if not alive(process):
+        return False
+    try:
+        return psutil.Process(process.pid).status() in (
+            psutil.STATUS_STOPPED,
+            psutil.STATUS_TRACING_STOP,
+        )
+    except psutil.Error:
+        return False
+
+
 def current() -> Process:
     """This process."""
     return Process(os.getpid(), start_tick(os.getpid()) or 0)

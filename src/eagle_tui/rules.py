@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eagle_tui.protocol import Alert, ServerStatus, Severity, Status
+from eagle_tui.troubles import Trouble
 
 MIN_FINISHED = 20
 """Responses after which shares of a dataset are worth judging."""
@@ -29,7 +30,7 @@ Found = tuple[str, Severity, str, str]
 
 
 def alerts(
-    status: Status, since: dict[str, float], reasoning: bool, trouble: str = ""
+    status: Status, since: dict[str, float], reasoning: bool, trouble: Trouble | None = None
 ) -> tuple[Alert, ...]:
     """Alerts for `status`. `since` remembers when each began and is brought up to date.
     `reasoning`: the target is a reasoning model. `trouble`: what ails the supervisor itself."""
@@ -48,10 +49,12 @@ def alerts(
     return tuple(sorted(found.values(), key=lambda a: (ORDER[a.severity], a.since)))
 
 
-def _all(status: Status, reasoning: bool, trouble: str) -> Iterator[Found]:
-    if trouble:
-        sentence = f"the supervisor cannot keep the run's state: {trouble}"
-        yield "supervisor", "error", sentence, "make room on the disk; it tries again by itself"
+def _all(status: Status, reasoning: bool, trouble: Trouble | None) -> Iterator[Found]:
+    if trouble is not None:
+        sentence = f"the supervisor cannot keep the run's state: {trouble.what}"
+        again = "it tries again by itself"
+        remedy = f"{trouble.remedy}; {again}" if trouble.remedy else again
+        yield "supervisor", "error", sentence, remedy
     yield from _phases(status)
     yield from _servers(status)
     yield from _datasets(status, reasoning)

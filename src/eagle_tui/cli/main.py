@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from eagle_tui import __version__
+from eagle_tui import __version__, troubles
 from eagle_tui.cli import (
     datasets,
     doctor,
@@ -98,12 +98,14 @@ def main(argv: list[str] | None = None) -> int:
         code = _say(error, REFUSED)
     except StartFailed as error:
         code = _say(error, error.code if error.code in (USAGE, REFUSED) else FAILED)
-    except (ClientError, OSError) as error:
+    except ClientError as error:
         code = _say(error, FAILED)
+    except OSError as error:
+        code = _say(troubles.of(error).sentence, FAILED)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _say(error: Exception, code: int) -> int:
+def _say(error: Exception | str, code: int) -> int:
     click.echo(f"eagle-tui: {visible(str(error))}", err=True)
     return code
 

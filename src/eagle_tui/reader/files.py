@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
+from eagle_tui import troubles
 from eagle_tui.client_api import ClientError, NotFound
 from eagle_tui.protocol import Sample
 from eagle_tui.reader import failures, phases
@@ -99,4 +100,4 @@ async def _read(work: Callable[[], T]) -> T:
     except (NoSuchDataset, NoSuchLog, NoSuchSample) as error:
         raise NotFound(str(error)) from error
     except (OSError, ValueError) as error:
-        raise ClientError(str(error)) from error
+        raise ClientError(troubles.of(error).sentence) from error

@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import contextlib
 import fcntl
-import json
 import os
 import signal
 import socket
@@ -22,10 +21,11 @@ from pathlib import Path
 
 import uvicorn
 
-from eagle_tui import proc
+from eagle_tui import proc, troubles
 from eagle_tui.clock import SystemClock
 from eagle_tui.config import ConfigError, RunConfig
-from eagle_tui.rundir import accepted
+from eagle_tui.rundir import accepted, owner
+from eagle_tui.rundir.owner import Owner
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.rundir.unixsocket import address
 from eagle_tui.supervisor.app import make_app
@@ -43,11 +43,12 @@ def own(path: Path) -> int:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        owner = os.pread(fd, 4096, 0).decode("utf-8", "replace").strip()
+        has_it = owner.parse(os.pread(fd, 4096, 0))
         os.close(fd)
-        raise Owned(f"{path.parent}: another supervisor has this run: {owner}") from None
+        who = has_it.words if has_it else "it has not told its name yet"
+        raise Owned(f"{path.parent}: another supervisor has this run: {who}") from None
     me = proc.current()
-    text = json.dumps({"pid": me.pid, "started": me.started, "host": os.uname().nodename})
+    text = Owner(me.pid, me.started, os.uname().nodename).to_json()
     os.ftruncate(fd, 0)
     os.pwrite(fd, text.encode() + b"\n", 0)
     return fd
@@ -104,7 +105,10 @@ def settings(run: RunDir, store: Store, *, up: bool) -> tuple[RunConfig, str]:
 
 def _unkept(run: RunDir, error: Exception) -> int:
     """Nothing can be written, as on a full or read-only disk."""
-    print(f"{run.root}: the run's state cannot be kept: {error}", file=sys.stderr)
+    print(
+        f"{run.root}: the run's state cannot be kept: {troubles.of(error).sentence}",
+        file=sys.stderr,
+    )
     return 1
 
 

@@ -32,6 +32,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from eagle_tui import troubles
 from eagle_tui.protocol import CommandRequest
 from eagle_tui.records import JournalMark, JournalQuery
 from eagle_tui.report.plan import Facts, plan_markdown
@@ -186,10 +187,10 @@ def make_app(supervisor: Supervisor) -> Starlette:
         return JSONResponse(supervisor.orders.preview(verb, args).model_dump(mode="json"))
 
     async def refuse(request: Request, error: Exception) -> Response:
-        return JSONResponse({"error": str(error)}, status_code=400)
+        return JSONResponse({"error": troubles.of(error).sentence}, status_code=400)
 
     async def unkept(request: Request, error: Exception) -> Response:
-        said = f"the run's state cannot be read or kept now: {error}; mend that and ask again"
+        said = f"the run's state cannot be read or kept now: {troubles.of(error).sentence}"
         return JSONResponse({"error": said}, status_code=500)
 
     return Starlette(

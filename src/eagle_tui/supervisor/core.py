@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 
-from eagle_tui import __version__, series
+from eagle_tui import __version__, series, troubles
 from eagle_tui.clock import Clock
 from eagle_tui.config import RunConfig
 from eagle_tui.history import Recorder
@@ -136,14 +136,14 @@ class Supervisor:
                 self._snapshot_at = mono
                 self._write_snapshot("running")
         except (OSError, sqlite3.Error) as error:
-            trouble = f"{type(error).__name__}: {error}"
+            trouble = troubles.of(error)
             if trouble != self._maker.trouble:
-                self.say("error", "supervisor", f"cannot keep the run's state: {trouble}")
+                self.say("error", "supervisor", f"cannot keep the run's state: {trouble.sentence}")
             self._maker.trouble = trouble
             # The screen is to see it even when nothing can be written.
             self.status = self._make_status()
         else:
-            self._maker.trouble = ""
+            self._maker.trouble = None
         return False
 
     def say(self, severity: Severity, source: str, text: str) -> None:

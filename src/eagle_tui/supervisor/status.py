@@ -29,6 +29,7 @@ from eagle_tui.supervisor.board import Board
 from eagle_tui.supervisor.figures import RATE_SPAN_S, SHARES, Bucket, DatasetFigures, Figures
 from eagle_tui.supervisor.remaining import not_begun, run_left
 from eagle_tui.supervisor.work import plan, reached, room_of, work_of
+from eagle_tui.troubles import Trouble
 
 RECENT_COMMANDS = 20
 MOVING = ("running", "stalled", "draining")
@@ -255,8 +256,8 @@ class StatusMaker:
     def __init__(self, board: Board) -> None:
         self._b = board
         self._alerts_since: dict[str, float] = {}
-        self.trouble = ""
-        """What keeps the supervisor itself from its work; empty when nothing does."""
+        self.trouble: Trouble | None = None
+        """What keeps the supervisor itself from its work; None when nothing does."""
 
     def make(self, host: HostStatus, gpus: tuple[GpuStatus, ...]) -> Status:
         """The status now."""
