@@ -17,6 +17,7 @@ from .aio import gather_quietly, wait
 from .attempts import Attempts, Place
 from .begun import begun
 from .enders import Enders
+from .flight import Ending
 from .flow import Flow, decide
 from .ledger import Ledger
 from .plan import choose, exhausted, total_capped
@@ -256,14 +257,20 @@ class Runner:
         elif self._flow.mode == "draining" and desired.pause == "no":
             self._enders.end_all(flights, "hold")
         else:
-            self._end_held()
+            self._end_leaving()
 
-    def _end_held(self) -> None:
-        """Take back what is in flight on endpoints that are about to stop."""
-        if held := self._watch.desired.held:
-            flights = self._attempts.flights
-            leaving = [f for f in flights if f.member.retired and f.member.name in held]
-            self._enders.end_all(leaving, "hold")
+    def _end_leaving(self) -> None:
+        """Take back, or throw away, what is in flight on endpoints that are about to stop."""
+        desired = self._watch.desired
+        endings: tuple[tuple[tuple[str, ...], Ending], ...] = (
+            (desired.held, "hold"),
+            (desired.dropped, "drop"),
+        )
+        for names, ending in endings:
+            if names:
+                flights = self._attempts.flights
+                leaving = [f for f in flights if f.member.retired and f.member.name in names]
+                self._enders.end_all(leaving, ending)
 
     def _next_place(self) -> Place | None:
         """Where the next request may go by budget, caps and endpoints; None: nowhere now."""

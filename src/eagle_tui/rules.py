@@ -87,13 +87,19 @@ def _explained(status: Status, phase: str) -> bool:
     return phase == "generate" and not serving and any(s.retune for s in status.servers)
 
 
-def _retune(server: ServerStatus) -> Found:
-    """How far a change of settings is."""
+def _retune(server: ServerStatus, supervisor: int | None) -> Found:
+    """How far a change of settings is. `supervisor`: its pid."""
     assert server.retune is not None
+    if server.retune.waits:
+        sentence = f"the retune of server {server.name} waits: {server.retune.waits}"
+        remedy = (
+            f"`kill {supervisor or 'PID'}` (ends the supervisor alone), then `eagle-tui up RUN`"
+        )
+        return f"retune-{server.name}", "error", sentence, f"{remedy} where it is set"
     words = {"reverting": "going back: "}.get(server.retune.step, "")
     sentence = f"server {server.name} is retuned ({server.retune.changes}): {words}"
     if server.state != "starting":
-        sentence += server.retune.step if not words else "stopped"
+        sentence += (server.reason or server.retune.step) if not words else "stopped"
     else:
         sentence += server.reason or "starting"
         if server.eta_s:
@@ -116,7 +122,7 @@ def _servers(status: Status) -> Iterator[Found]:
             remedy += ". Then `eagle-tui up` or `retune`"
             yield rule, "error", f"server {server.name}: {server.reason}", remedy
         elif server.retune is not None:
-            yield _retune(server)
+            yield _retune(server, status.supervisor.pid)
         elif server.state == "unready":
             sentence = f"server {server.name} is not ready: {server.reason}"
             yield rule, "warning", sentence, server.remedy

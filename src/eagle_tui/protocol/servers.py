@@ -34,6 +34,8 @@ class RetuneStatus(Frozen):
     """Unix time at which it came to this step."""
     reason: str = ""
     """Why it was refused or rolled back; empty otherwise."""
+    waits: str = ""
+    """Why it does not go on; empty: it goes on."""
     effect: str = ""
     """What it brought, measured over equal windows before and after; empty: not measured yet."""
 

@@ -67,10 +67,13 @@ class Desired(_Frozen):
     held: tuple[str, ...] = ()
     """Endpoints that are about to stop: requests in flight on them are ended, their tokens kept,
     and continued elsewhere or later."""
+    dropped: tuple[str, ...] = ()
+    """Endpoints that are about to stop and whose requests in flight are thrown away, and generated
+    again. Those of an endpoint that is in neither list and goes are waited for."""
 
     def kept(self) -> Desired:
         """Without what is only true for the moment."""
-        return self.model_copy(update={"endpoints": (), "held": ()})
+        return self.model_copy(update={"endpoints": (), "held": (), "dropped": ()})
 
 
 @dataclass(frozen=True)

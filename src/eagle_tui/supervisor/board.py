@@ -91,12 +91,13 @@ class Board:
             plan=self.retunes.plan(name),
             held=self._retune_run.held(name),
             in_flight=told.in_flight if told else 0,
+            leave=self.retunes.leaving(name),
         )
 
     def server_status(self, server: ManagedServer) -> ServerStatus:
         """How a server is, with the change of its settings that is under way."""
-        now = self.retunes.under_way(server.section.name)
-        return server.status().model_copy(update={"retune": now.status() if now else None})
+        retune = self.retunes.status(server.section.name)
+        return server.status().model_copy(update={"retune": retune})
 
     def server_tok_s(self) -> float | None:
         """Tokens a second of all servers together; None when no server reports."""
@@ -106,12 +107,15 @@ class Board:
     def publish(self) -> None:
         """Write desired.json when it is not what it should be."""
         endpoints = tuple(e for s in self.servers if (e := s.endpoint()) is not None)
-        held = tuple(
-            s.section.name
-            for s in self.servers
-            if s.state == "stopping" or self.retunes.wants_down(s.section.name)
-        )
-        self.desired = self.desired.model_copy(update={"endpoints": endpoints, "held": held})
+        names = [s.section.name for s in self.servers if s.state == "stopping"]
+        names += [n for s in self.servers if self.retunes.wants_down(n := s.section.name)]
+        leave = {name: self.retunes.leaving(name) for name in names}
+        changes = {
+            "endpoints": endpoints,
+            "held": tuple(n for n, how in leave.items() if how == "hold"),
+            "dropped": tuple(n for n, how in leave.items() if how == "abort"),
+        }
+        self.desired = self.desired.model_copy(update=changes)
         if self.desired != self._published:
             desired.write(self.run.desired, self.desired)
             self._published = self.desired

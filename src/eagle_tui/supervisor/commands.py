@@ -6,7 +6,7 @@ Pure: a view of the run goes in, a change of the desired state (or a refusal) co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,11 +14,13 @@ from eagle_tui.actions import BY_VERB
 from eagle_tui.config.model import PHASES
 from eagle_tui.protocol import Preview
 from eagle_tui.rundir.desired import Retry, limits
+from eagle_tui.supervisor import undo
 from eagle_tui.supervisor.caps import cap
 from eagle_tui.supervisor.figures import DatasetFigures
 from eagle_tui.supervisor.phases import PAUSABLE
 from eagle_tui.supervisor.tuning import order
-from eagle_tui.supervisor.undo import Overtaken, put_back, words
+from eagle_tui.supervisor.tuning.order import RetuneOrder, ServerView
+from eagle_tui.supervisor.undo import Earlier, Overtaken, put_back, words
 from eagle_tui.supervisor.verb import Change as Change
 from eagle_tui.supervisor.verb import Refusal as Refusal
 from eagle_tui.supervisor.verb import View as View
@@ -179,10 +181,21 @@ def _retune(view: View, args: dict[str, Any]) -> Change:
     if name is not None and name not in names:
         raise near(str(name), names, "server")
     try:
-        found = order.orders(servers, name, args.get("settings"))
+        how = args.get("in_flight") or "hold"
+        found = order.orders(servers, name, args.get("settings"), how)
     except order.CannotRetune as error:
         raise Refusal(str(error)) from error
-    return Change(following(view), order.sentence(found, servers, in_flight(view)), retunes=found)
+    return _retuned(view, found, servers)
+
+
+def _retuned(view: View, found: Sequence[RetuneOrder], servers: Sequence[ServerView]) -> Change:
+    n = in_flight(view)
+    return Change(
+        following(view),
+        order.sentence(found, servers, n),
+        retunes=tuple(found),
+        drops_work=n > 0 and any(one.in_flight == "abort" for one in found),
+    )
 
 
 def _undo(view: View, args: dict[str, Any]) -> Change:
@@ -191,6 +204,8 @@ def _undo(view: View, args: dict[str, Any]) -> Change:
         desired = put_back(view.desired, earlier.edits)
     except (LookupError, Overtaken) as error:
         raise Refusal(str(error)) from error
+    if tuned := [edit for edit in earlier.edits if edit.path[0] == undo.TUNED]:
+        return _tuned_back(view, earlier, tuned)
     if any(edit.path == ("pause",) for edit in earlier.edits) and (
         desired.pause != "no" and view.phases["generate"].state == "done"
     ):
@@ -200,6 +215,19 @@ def _undo(view: View, args: dict[str, Any]) -> Change:
     if any(edit.path[-1] == "skip" or "cap_" in edit.path[-1] for edit in earlier.edits):
         return reopened(view, desired, sentence)
     return Change(desired, sentence)
+
+
+def _tuned_back(view: View, earlier: Earlier, tuned: Sequence[undo.Edit]) -> Change:
+    """A retune is taken back by another one."""
+    servers = view.servers()
+    found: list[RetuneOrder] = []
+    try:
+        for edit in tuned:
+            found += order.orders(servers, edit.path[1], undo.settings_back(edit))
+    except order.CannotRetune as error:
+        raise Refusal(str(error)) from error
+    change = _retuned(view, found, servers)
+    return replace(change, sentence=f"{earlier.words}: {change.sentence}")
 
 
 def _flag(view: View, args: dict[str, Any]) -> Change:

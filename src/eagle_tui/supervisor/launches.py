@@ -12,7 +12,7 @@ import json
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from eagle_tui.protocol import Launch, RetuneStatus, RetuneStep
 
@@ -26,12 +26,15 @@ CREATE TABLE IF NOT EXISTS retunes (
     id INTEGER PRIMARY KEY, command TEXT NOT NULL, server TEXT NOT NULL, changes TEXT NOT NULL,
     before TEXT NOT NULL, after TEXT NOT NULL, words TEXT NOT NULL, step TEXT NOT NULL,
     at REAL NOT NULL, updated REAL NOT NULL, reason TEXT NOT NULL DEFAULT '',
-    resumed_at REAL, paused_at REAL, effect TEXT);
+    resumed_at REAL, paused_at REAL, effect TEXT, in_flight TEXT NOT NULL DEFAULT 'hold');
 CREATE INDEX IF NOT EXISTS retunes_by_step ON retunes (step);
 """
 ENDS: tuple[RetuneStep, ...] = ("done", "rolled_back", "refused")
 LOST = "lost"
 """In place of a diagnosis: it ended while nobody was there to see how, and its log is silent."""
+InFlight = Literal["hold", "drain", "abort"]
+"""What becomes of the requests in flight on a server that is stopped to be retuned: ended, with
+their tokens kept; waited for; thrown away."""
 Settings = Mapping[str, str | None]
 """What is retuned over run.toml: setting → value; None: the flag of run.toml is left out."""
 
@@ -58,6 +61,7 @@ class Retune:
     """Unix time at which it had work again."""
     effect: str | None
     """None: not measured yet."""
+    in_flight: InFlight = "hold"
 
     @property
     def open(self) -> bool:
@@ -104,6 +108,8 @@ class Order(Protocol):
     def after(self) -> Settings: ...
     @property
     def words(self) -> str: ...
+    @property
+    def in_flight(self) -> InFlight: ...
 
 
 class ServerStore:
@@ -111,6 +117,13 @@ class ServerStore:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
+
+    def add_columns(self) -> None:
+        """Bring the tables of an older program up to date."""
+        there = {row["name"] for row in self._db.execute("PRAGMA table_info(retunes)")}
+        if "in_flight" not in there:
+            kind = "TEXT NOT NULL DEFAULT 'hold'"
+            self._db.execute(f"ALTER TABLE retunes ADD COLUMN in_flight {kind}")
 
     # -- launches ---------------------------------------------------------------------------------
 
@@ -195,12 +208,12 @@ class ServerStore:
         """Record that a change is asked for, within the transaction of its command."""
         self._db.execute(
             "INSERT INTO retunes "
-            "(command, server, changes, before, after, words, step, at, updated) "
-            "VALUES (?, ?, ?, ?, ?, ?, 'requested', ?, ?)",
+            "(command, server, changes, before, after, words, step, at, updated, in_flight) "
+            "VALUES (?, ?, ?, ?, ?, ?, 'requested', ?, ?, ?)",
             (
                 *(command, order.server),
                 *(json.dumps(dict(d)) for d in (order.changes, order.before, order.after)),
-                *(order.words, at, at),
+                *(order.words, at, at, order.in_flight),
             ),
         )
 
@@ -292,4 +305,5 @@ def _retune(row: sqlite3.Row) -> Retune:
         paused_at=row["paused_at"],
         resumed_at=row["resumed_at"],
         effect=row["effect"],
+        in_flight=row["in_flight"],
     )

@@ -20,13 +20,15 @@ def order_text(verb: str, args: dict[str, Any]) -> str:
     """An order in a few words: `pause hold`, `cap b1_glaive tokens 10M`."""
     words = [verb]
     for name, value in args.items():
-        if value is None or value is False:
+        if value is None or value is False or (name, value) == ("in_flight", "hold"):
             continue
         if value is True:
             words.append(name)
+        elif isinstance(value, dict):
+            words += (f"{key}={word}" for key, word in value.items())
         elif isinstance(value, list | tuple):
             words.append(" ".join(map(str, value)))
-        elif name in ("dataset", "phase", "mode", "value"):
+        elif name in ("dataset", "phase", "mode", "value", "server", "in_flight"):
             words.append(str(value))
         else:
             words.append(f"{name} {_count(value)}")

@@ -80,7 +80,7 @@ class Orders:
         """The run is down: whatever was still open has had its effect."""
         for command in self._b.store.commands_in("accepted"):
             # A retune that is under way goes on at the next `up`.
-            if command.status.verb != "retune":
+            if not self._b.store.servers.retunes(command=command.status.id):
                 self._b.store.settle(command.status.id, "in_effect", "", self._b.clock.wall())
 
     def _view(self) -> commands.View:
@@ -108,7 +108,7 @@ class Orders:
             if len(found) > 1:
                 raise LookupError(f"more than one command's id begins with {id[:60]!r}")
             if not found[0].edits:
-                raise LookupError(f"{found[0].status.verb} cannot be taken back")
+                raise LookupError(_not_undoable(found[0].status))
         else:
             found = [
                 command
@@ -198,7 +198,7 @@ class Orders:
             if board.intent == "up":
                 board.store.settle(status.id, "in_effect", "overtaken by up", board.clock.wall())
             return
-        if status.verb == "retune":
+        if board.store.servers.retunes(command=status.id):
             self._see_retune(command)
             return
         pauses = any(e.path == ("pause",) and e.after != "no" for e in command.edits)
@@ -222,13 +222,23 @@ class Orders:
         under_way = [r for r in found if r.open]
         if under_way:
             first = under_way[0]
-            words = f"{first.server}: {first.step}"
+            waits = board.retunes.waits(first.server)
+            words = f"{first.server}: {first.step}" + (f", waits: {waits}" if waits else "")
             if words != status.reason:
                 board.store.settle(status.id, "accepted", words, board.clock.wall())
             return
         failed = [f"{r.server}: {_failed(r)}" for r in found if r.step != "done"]
         state = "refused" if failed else "in_effect"
         board.store.settle(status.id, state, "; ".join(failed), board.clock.wall())
+
+
+def _not_undoable(status: CommandStatus) -> str:
+    """Why a command cannot be taken back, of which it is not known what it changed."""
+    if status.verb not in ("retune", "undo") or status.state == "in_effect":
+        return f"{status.verb} cannot be taken back"
+    if status.state == "refused":
+        return f"this {status.verb} changed nothing that could be taken back"
+    return f"this {status.verb} is still under way: {status.reason or status.state}"
 
 
 def _failed(retune: Retune) -> str:

@@ -128,6 +128,8 @@ class Store(Past, Journal):
                 "run `eagle-tui up` to go on from them."
             ) from error
         self.servers = ServerStore(self._db)
+        if reading is None:
+            self.servers.add_columns()
 
     def close(self) -> None:
         """Close the file."""
@@ -235,10 +237,13 @@ class Store(Past, Journal):
 
     def note(self, command_id: str, sentence: str, edits: Sequence[undo.Edit], words: str) -> None:
         """Keep what a command does, and what it changed with what putting it back does."""
+        self._db.execute("UPDATE commands SET sentence = ? WHERE id = ?", (sentence, command_id))
+        self.note_undo(command_id, edits, words)
+
+    def note_undo(self, command_id: str, edits: Sequence[undo.Edit], words: str) -> None:
+        """Keep what a command changed, with what putting it back does."""
         body = json.dumps({"words": words, "edits": undo.to_json(edits)}) if edits else None
-        self._db.execute(
-            "UPDATE commands SET sentence = ?, undo = ? WHERE id = ?", (sentence, body, command_id)
-        )
+        self._db.execute("UPDATE commands SET undo = ? WHERE id = ?", (body, command_id))
 
     def settle(self, command_id: str, state: str, reason: str, at: float) -> None:
         """Mark a command `in_effect` or `refused`; or, still `accepted`, say how far it is."""

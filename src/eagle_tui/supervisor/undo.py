@@ -7,17 +7,21 @@ so it can be undone as well.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from eagle_tui.config.model import RunConfig
 from eagle_tui.rundir.desired import DatasetControl, Desired
+from eagle_tui.supervisor.tuning.settings import DEFAULT, NONE
 
 REVERSIBLE = frozenset({"pause", "resume", "cap", "concurrency", "skip", "order", "undo"})
 _WHOLE = ("pause", "order", "finish", "cap_tokens_total", "cap_samples_total")
 _CONTROL = tuple(DatasetControl.model_fields)
 AS_CONFIGURED = "as in run.toml"
+TUNED = "tuned"
+"""First word of the path of a server's settings; the second is the server's name. They are put back
+by another retune, and stand with a command only once its retune is done."""
 
 
 class Overtaken(ValueError):
@@ -29,7 +33,8 @@ class Edit:
     """One field that a command changed. Values are as in JSON."""
 
     path: tuple[str, ...]
-    """A field of the desired state, or `datasets`, a name and a field of its control."""
+    """A field of the desired state; or `datasets`, a name and a field of its control; or `tuned`
+    and a server's name."""
     before: Any
     after: Any
 
@@ -66,6 +71,21 @@ def edits(before: Desired, after: Desired) -> tuple[Edit, ...]:
     return tuple(found)
 
 
+def retuned(server: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Edit:
+    """What a retune changed of a server's settings over run.toml."""
+    return Edit((TUNED, server), dict(before), dict(after))
+
+
+def settings_back(edit: Edit) -> dict[str, str]:
+    """The order to retune that puts a server's settings back."""
+    names = [*edit.before, *(name for name in edit.after if name not in edit.before)]
+    changed = (n for n in names if edit.before.get(n, ...) != edit.after.get(n, ...))
+    return {
+        n: (NONE if edit.before[n] is None else edit.before[n]) if n in edit.before else DEFAULT
+        for n in changed
+    }
+
+
 def put_back(desired: Desired, changed: Sequence[Edit]) -> Desired:
     """The desired state with the values before. Overtaken when one was changed again since."""
     for edit in changed:
@@ -79,6 +99,16 @@ def put_back(desired: Desired, changed: Sequence[Edit]) -> Desired:
 def words(changed: Sequence[Edit], config: RunConfig) -> str:
     """What putting back does, as a sentence without a full stop."""
     return "; ".join(_words(edit, config) for edit in changed)
+
+
+def tuned_words(changed: Sequence[Edit]) -> str:
+    """`words` of what retunes changed."""
+    parts = []
+    for edit in changed:
+        settings = settings_back(edit).items()
+        words = (f"{k} {AS_CONFIGURED if v == DEFAULT else v}" for k, v in settings)
+        parts.append(f"{edit.path[1]} is retuned: {', '.join(words)}")
+    return "; ".join(parts)
 
 
 def to_json(changed: Sequence[Edit]) -> list[list[Any]]:
@@ -98,6 +128,8 @@ def _json(value: Any) -> Any:
 def _value(desired: Desired, path: tuple[str, ...]) -> Any:
     if len(path) == 1:
         return getattr(desired, path[0])
+    if path[0] == TUNED:
+        return desired.tuned.get(path[1], {})
     return getattr(desired.datasets.get(path[1], DatasetControl()), path[2])
 
 
@@ -105,18 +137,24 @@ def _with(desired: Desired, path: tuple[str, ...], value: Any) -> Desired:
     if len(path) == 1:
         value = tuple(value) if isinstance(value, list) else value
         return desired.model_copy(update={path[0]: value})
+    if path[0] == TUNED:
+        return desired.model_copy(update={TUNED: {**desired.tuned, path[1]: value}})
     _, name, key = path
     control = desired.datasets.get(name, DatasetControl()).model_copy(update={key: value})
     return desired.model_copy(update={"datasets": {**desired.datasets, name: control}})
 
 
 def _name(path: tuple[str, ...]) -> str:
+    if path[0] == TUNED:
+        return f"what is retuned of {path[1]}"
     field = path[-1].replace("cap_tokens", "cap").replace("cap_samples", "cap in responses")
     field = field.replace("_total", " over all datasets")
     return field if len(path) == 1 else f"{field} of {path[1]}"
 
 
 def _words(edit: Edit, config: RunConfig) -> str:
+    if edit.path[0] == TUNED:
+        return tuned_words([edit])
     key, back = edit.path[-1], edit.before
     where = f"{edit.path[1]}: " if len(edit.path) > 1 else ""
     if key == "pause":

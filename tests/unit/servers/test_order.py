@@ -10,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eagle_tui.supervisor.tuning.arguments import apply, value_of
+from eagle_tui.supervisor.tuning.constraints import HostFacts
 from eagle_tui.supervisor.tuning.flags import parse_help
 from eagle_tui.supervisor.tuning.order import (
     CannotRetune,
     ServerView,
     order_for,
     orders,
+    others,
     parse,
     sentence,
 )
@@ -195,3 +197,58 @@ def test_whatever_is_typed_is_taken_or_refused_in_words(
     argv = apply(server.argv, order.after)
     assert argv[0] == "server" and all(isinstance(word, str) and word for word in argv)
     assert sentence([order], [server], 1)
+
+
+HICACHE = parse_help(
+    HELP + "  --hicache-size N              GB per rank\n  --hicache-ratio R             share\n"
+)
+
+
+def host(name: str, gib: int, *, size: int = 0, running: bool = True, tp: int = 2) -> ServerView:
+    """A server with a host pool of so many GB for each of its ranks (0: none)."""
+    words = ["--enable-hierarchical-cache", "--hicache-size", str(size)] if size else []
+    argv = ("server", "--tp", str(tp), *words)
+    facts = HostFacts(mem_free=gib << 30, running=running)
+    return ServerView(name, argv, flags=HICACHE, host=facts)
+
+
+def test_the_host_pools_of_all_servers_of_a_host_have_to_fit() -> None:
+    on = {"enable-hierarchical-cache": "true", "hicache-size": "48"}
+    # 2 servers of 2 ranks of 48 GB are 179 GiB, and 10 are to spare.
+    two = [host("a", 189), host("b", 189)]
+    assert len(orders(two, None, on)) == 2
+    with pytest.raises(CannotRetune, match="that the other servers of this host leave"):
+        orders([host("a", 188), host("b", 188)], None, on)
+    assert len(orders([host("a", 188), host("b", 188)], "a", on)) == 1, "b gets none"
+    # What the other one holds already is no longer free, and counts no second time.
+    assert len(orders([host("a", 100), host("b", 100, size=48)], "a", on)) == 1
+    # One that is not up holds nothing yet, and will.
+    down = host("b", 100, size=48, running=False)
+    with pytest.raises(CannotRetune, match="do not fit in"):
+        orders([host("a", 100), down], "a", on)
+
+
+@given(
+    size=st.integers(0, 64), other=st.integers(0, 64), running=st.booleans(), tp=st.integers(1, 8)
+)
+def test_what_others_take_is_what_they_want_and_do_not_hold(
+    size: int, other: int, running: bool, tp: int
+) -> None:
+    servers = [host("a", 500), host("b", 500, size=other, running=running, tp=tp)]
+    then = {"b": {"enable-hierarchical-cache": "true", "hicache-size": str(size)} if size else {}}
+    wanted = (size or other) * tp * 10**9
+    assert others(servers, "a", then) == wanted - (other * tp * 10**9 if running else 0)
+    assert others(servers, "b", {}) == 0
+
+
+def test_how_requests_in_flight_are_left() -> None:
+    for how, words in (
+        ("hold", "with what is in flight on it held"),
+        ("drain", "when what is in flight on it has finished"),
+        ("abort", "is thrown away"),
+    ):
+        found = orders([ONE], None, {"mem-fraction-static": "0.9"}, how)
+        assert found[0].in_flight == how and words in sentence(found, [ONE], 3)
+        assert words not in sentence(found, [ONE], 0)
+    with pytest.raises(CannotRetune, match="expected hold, drain or abort; found 'kill'"):
+        orders([ONE], None, {"mem-fraction-static": "0.9"}, "kill")

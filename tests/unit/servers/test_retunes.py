@@ -43,6 +43,9 @@ class Run:
     going_down: bool = False
     quiet: bool = False
     """Generation does not send to it while it has other settings than those of run.toml."""
+    missing: str = ""
+    """Which key the supervisor has not, that would start it again."""
+    in_flight: int = 0
     steps: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -71,6 +74,9 @@ class Run:
     def help_argv(self, server: ManagedServer) -> list[str]:
         return list(self.view(server, None).argv)
 
+    def no_key(self, server: str) -> str:
+        return self.missing
+
     def down(self) -> bool:
         return self.going_down
 
@@ -87,9 +93,9 @@ class Run:
 
     # -- driving ----------------------------------------------------------------------------------
 
-    def order(self, **settings: Any) -> None:
+    def order(self, in_flight: str = "hold", **settings: Any) -> None:
         typed = {key.replace("_", "-"): value for key, value in settings.items()}
-        for one in orders(self.retunes.views(), None, typed):
+        for one in orders(self.retunes.views(), None, typed, in_flight):
             self.bench.store.servers.add_retune("c1", one, time.time())
         self.retunes.reload()
 
@@ -102,7 +108,14 @@ class Run:
         if self.bench.store.servers.retunes() and self.steps[-1:] != [self.now.step]:
             self.steps.append(self.now.step)
         down = self.going_down or self.retunes.wants_down("one")
-        await self.server.step(Wish(not down, self.retunes.plan("one")))
+        wish = Wish(
+            not down,
+            self.retunes.plan("one"),
+            held=not self.in_flight,
+            in_flight=self.in_flight,
+            leave=self.retunes.leaving("one"),
+        )
+        await self.server.step(wish)
         await asyncio.sleep(0.02)
 
     async def until(self, what: Callable[[], Any], seconds: float = 20.0) -> None:
@@ -194,7 +207,7 @@ async def test_the_server_is_killed_at_a_step(bench: New, step: RetuneStep) -> N
 async def test_settings_are_launched_as_they_were_checked(bench: New) -> None:
     run = Run(bench())
     await run.ready()
-    await run.until(lambda: run.retunes.flags("one")[0])
+    await run.until(lambda: run.retunes.known.of("one")[0])
     run.order(fast="false", sizes="1 2 4")
     await run.ended()
     assert run.now.step == "done", run.now.reason
@@ -212,11 +225,11 @@ async def test_help_that_could_not_be_read_is_asked_for_again(
 ) -> None:
     # The command stands in the run directory, and is not there yet.
     run = Run(bench(command=["./serve"]))
-    flags = run.retunes.flags
+    flags = run.retunes.known.of
 
     async def answered() -> str:
         flags("one")
-        await asyncio.gather(*run.retunes._reading.values())
+        await run.retunes.known.wait()
         return flags("one")[1]
 
     assert "./serve cannot be started" in await answered()
@@ -224,7 +237,7 @@ async def test_help_that_could_not_be_read_is_asked_for_again(
     script.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {SCRIPTED} "$@"\n')
     script.chmod(0o755)
     assert "./serve cannot be started" in await answered(), "not at once"
-    monkeypatch.setattr("eagle_tui.supervisor.tuning.retunes.HELP_AGAIN_S", 0.0)
+    monkeypatch.setattr("eagle_tui.supervisor.tuning.known.HELP_AGAIN_S", 0.0)
     assert await answered() == ""
     found, _ = flags("one")
     assert found is not None and found.get("max-running-requests")
@@ -323,7 +336,7 @@ async def test_settings_that_start_and_then_kill_it_are_taken_back(bench: New, a
 async def test_what_dies_long_after_it_was_ready_is_no_fault_of_the_settings(
     bench: New, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eagle_tui.supervisor.tuning.retunes.EARLY_S", 0.2)
+    monkeypatch.setattr("eagle_tui.supervisor.tuning.tries.EARLY_S", 0.2)
     run = Run(bench())
     await run.ready()
     run.order(die_after_s="1.0", code="3")

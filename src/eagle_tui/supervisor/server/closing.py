@@ -1,6 +1,7 @@
 """Ending a server: from the decision until nothing of it is left.
 
-1. hold: its endpoint is withdrawn, and generation takes its requests back;
+1. hold: its endpoint is withdrawn, and generation takes its requests back, or throws them away, or,
+   in a drain, lets them finish, however long that takes;
 2. signal: SIGINT to the parent. SGLang then closes its port, answers what still runs and exits 0,
    in every version (SIGTERM goes on taking requests, and its exit code tells nothing);
 3. kill: after a deadline, SIGKILL to everything it started;
@@ -17,6 +18,7 @@ from eagle_tui import proc
 from eagle_tui.clock import Clock
 from eagle_tui.proc import Process
 from eagle_tui.supervisor.launch import Exit, Handle
+from eagle_tui.supervisor.launches import InFlight
 from eagle_tui.supervisor.server.memory import still_held
 
 CHILDREN_S = 2.0
@@ -53,7 +55,10 @@ class Closing:
         self._memory_before = memory_before
         self._stop_s = stop_s
         self._entered = clock.monotonic()
+        self._hold_s = hold_s
         self._hold_by = self._entered + hold_s
+        self._leave: InFlight = "hold"
+        self._in_flight = 0
         self.stage: Stage = "hold" if ended is None else "verify"
         self.ended = ended
         self.notes: list[str] = []
@@ -63,16 +68,26 @@ class Closing:
     @property
     def words(self) -> str:
         """What it waits for."""
+        left = f"{self._in_flight:,} request{'' if self._in_flight == 1 else 's'} in flight"
         return {
-            "hold": "generation takes its requests back",
+            "hold": {
+                "hold": "generation takes its requests back",
+                "drain": f"{left} finish{'es' if self._in_flight == 1 else ''} first",
+                "abort": "its requests are thrown away",
+            }[self._leave],
             "signal": "it was asked to stop",
             "kill": "its processes are killed",
             "verify": "waiting until its processes, port and memory are free",
             "done": "",
         }[self.stage]
 
-    def step(self, held: bool) -> None:
-        """Go on as far as it goes now. `held`: no request of ours is in flight on it."""
+    def step(self, held: bool, leave: InFlight = "hold", in_flight: int = 0) -> None:
+        """Go on as far as it goes now. `held`: no request of ours is in flight on it. `leave`: what
+        becomes of them; it may change on the way. `in_flight`: how many there are."""
+        if leave != self._leave:
+            # What was waited for until now gets as long to be taken back as in any other stop.
+            self._leave, self._hold_by = leave, self._clock.monotonic() + self._hold_s
+        self._in_flight = in_flight
         if self.stage in ("hold", "signal", "kill"):
             self.ended = self._handle.poll()
             if self.ended is not None:
@@ -92,9 +107,10 @@ class Closing:
         elif self.stage == "verify":
             self._verify()
 
-    def kill(self) -> None:
-        """Do not wait any longer."""
+    def kill(self, note: str) -> None:
+        """Do not wait any longer; `note` says why."""
         if self.stage in ("hold", "signal"):
+            self.notes.append(note)
             self._handle.kill_all()
             self._enter("kill")
 
@@ -105,7 +121,7 @@ class Closing:
         return self._clock.monotonic() - self._entered
 
     def _hold(self, held: bool) -> None:
-        late = self._clock.monotonic() >= self._hold_by
+        late = self._leave != "drain" and self._clock.monotonic() >= self._hold_by
         if not held and not late:
             return
         if not held:

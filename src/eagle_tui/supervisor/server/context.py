@@ -10,6 +10,7 @@ import httpx
 from eagle_tui.clock import Clock
 from eagle_tui.protocol import GpuStatus, Severity
 from eagle_tui.rundir.paths import RunDir
+from eagle_tui.supervisor.launches import InFlight
 from eagle_tui.supervisor.store import Store
 from eagle_tui.supervisor.tuning.flags import Flags
 
@@ -57,3 +58,5 @@ class Wish:
     """No request of ours is in flight on it."""
     in_flight: int = 0
     """Requests that generation has in flight on it, as far as it told."""
+    leave: InFlight = "hold"
+    """What becomes of them when it shall not run."""

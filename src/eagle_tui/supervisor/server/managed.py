@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from eagle_tui.config.model import RunConfig, ServerSection
-from eagle_tui.config.target import NoSuchModel
 from eagle_tui.ports import free_port, port_taken
 from eagle_tui.protocol import ServerState, ServerStatus, Severity
 from eagle_tui.rundir import keys
@@ -15,7 +14,7 @@ from eagle_tui.rundir.desired import Endpoint
 from eagle_tui.supervisor import launch
 from eagle_tui.supervisor.launch import Exit, Handle
 from eagle_tui.supervisor.phases import Deaths
-from eagle_tui.supervisor.server import lost, memory, resolved
+from eagle_tui.supervisor.server import launching, lost, memory, resolved
 from eagle_tui.supervisor.server.closing import Closing
 from eagle_tui.supervisor.server.context import Context, Plan, Wish
 from eagle_tui.supervisor.server.restart import verdict
@@ -28,6 +27,8 @@ from eagle_tui.text import redact
 UNREADY_AFTER = 3
 """Failed looks in a row after which a ready server is called unready."""
 PORT_AGAIN_S = 5.0
+LOOK_S = 1.0
+"""Between two looks at a server that drains."""
 UNREADY_STOP_S = 5.0
 """What a server that answers nobody gets to stop by itself: there is nothing for it to finish."""
 
@@ -60,6 +61,7 @@ class ManagedServer:
         self._was_ready = False
         self._warned = False
         self._asked = False
+        self._look_at = float("-inf")
         if section.url:
             self._watch = Watch(section, context, section.url, None)
         else:
@@ -126,7 +128,9 @@ class ManagedServer:
         if self.section.url:
             await self._look("attached", wish)
         elif self._closing is not None:
-            self._close(self._closing, wish.held)
+            if wish.leave == "drain":
+                await self._see_out(self._closing, wish)
+            self._close(self._closing, wish)
         elif self._handle is None:
             self._rest(wish)
         elif (ended := self._handle.poll()) is not None:
@@ -152,7 +156,7 @@ class ManagedServer:
         self._c.say(severity, f"server {self.section.name}", text)
 
     def _log_path(self) -> Path:
-        return self._c.run.log(f"server-{self.section.name}", self._number)
+        return launching.log_path(self._c, self.section, self._number)
 
     def _adopt(self) -> None:
         """Take over what a supervisor before us launched, if it still runs."""
@@ -207,41 +211,19 @@ class ManagedServer:
         return len(self._c.store.servers.tries(plan.retune, plan.settings))
 
     def _launch(self, plan: Plan, port: int) -> None:
-        section, store, wall = self.section, self._c.store, self._wall()
         self.plan = plan
         self.settings, self._was_ready, self._misses = {}, False, 0
         self._asked = self._warned = False
-        argv: list[str] = []
-        same, missing = "", ""
-        try:
-            argv, same = resolved.command(self._config, section, self._c.run.root, port, plan)
-        except NoSuchModel as error:
-            missing = str(error)
-        self._start = Start(self._mono(), store.servers.last_start_s(section.name, same))
-        token, url = launch.new_token(), f"http://{section.host}:{port}"
-        before = memory.in_use(self._c.gpus(), section.gpus)
-        store.servers.launching(token, section.name, plan.settings, same, plan.retune, before)
-        self._number = store.begin("server", section.name, token, wall, url)
-        try:
-            if missing:
-                raise OSError(missing)
-            keys.hand_over(self._c.run.root, section, self._log_path())
-            self._handle = launch.spawn(
-                argv,
-                token=token,
-                log=self._log_path(),
-                cwd=self._c.run.root,
-                env=resolved.environment(section),
-            )
-        except OSError as error:
-            reason = f"cannot be started: {error}"
-            store.ended(token, wall, outcome="failed", reason=reason)
-            self._died(reason, None)
+        made = launching.begin(self._config, self.section, self._c, plan, port)
+        self._number, self._start = made.number, made.start
+        if made.handle is None:
+            self._died(made.failure, None)
             return
-        store.launched(token, self._handle.process)
-        self.url, self._watch = url, Watch(section, self._c, url, self._log_path())
+        self._handle, self.url = made.handle, made.url
+        self._watch = Watch(self.section, self._c, made.url, self._log_path())
         self.state, self.reason, self.remedy = "starting", "", ""
-        self._say("info", f"starting (attempt {self._number}, {url}{retuned(plan.settings)})")
+        words = f"starting (attempt {self._number}, {made.url}{retuned(plan.settings)})"
+        self._say("info", words)
 
     async def _starting(self) -> None:
         assert self._watch and self._handle and self._start
@@ -338,9 +320,18 @@ class ManagedServer:
             ended=ended,
         )
 
-    def _close(self, closing: Closing, held: bool) -> None:
+    async def _see_out(self, closing: Closing, wish: Wish) -> None:
+        """Look on while its last requests finish; one that hangs over them is not waited for."""
+        if closing.stage != "hold" or self._watch is None or self._mono() < self._look_at:
+            return
+        self._look_at = self._mono() + LOOK_S
+        await self._watch.look(wish.in_flight)
+        if (still := self._watch.still_s()) >= self.section.hang_s:
+            closing.kill(f"made no tokens for {still:.0f} s while it drained, and was killed")
+
+    def _close(self, closing: Closing, wish: Wish) -> None:
         """Go on with what is being ended."""
-        closing.step(held)
+        closing.step(wish.held, wish.leave, wish.in_flight)
         if closing.stage != "done":
             self.reason = self.reason if self._crashed else closing.words
             return
@@ -385,7 +376,7 @@ class ManagedServer:
             self._c.store.mark(self._wall(), "crash", f"{self.section.name}: {reason}"[:200])
         self._closing, self._crashed = self._new_closing(ended), True
         self._died(reason, found)
-        self._close(self._closing, held=True)
+        self._close(self._closing, Wish(run=False))
 
     def _died(self, reason: str, found: Diagnosis | None) -> None:
         """It is gone: when to try again, if at all."""

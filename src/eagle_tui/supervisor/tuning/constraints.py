@@ -64,9 +64,12 @@ class HostFacts:
     mem_free: int | None = None
     """Bytes of host memory that can be taken now (telemetry.memory)."""
     running: bool = True
-    """A server with the present command line runs, and gives its host pools back when stopped."""
+    """A server with the present command line holds its host pools, and gives them back when it is
+    stopped."""
     kv_bytes: int | None = None
     """Bytes of the present KV pool on one GPU."""
+    others: int = 0
+    """Bytes that the other servers of this host will take beyond what they hold now."""
     weight_share: float | None = None
     """Share of the free GPU memory that the weights alone take."""
 
@@ -215,6 +218,12 @@ class _Line:
         return self.number("hicache-ratio", default=2.0) * kv_bytes * self.ranks()
 
 
+def host_pools(argv: Sequence[str], flags: Flags | None, kv_bytes: int | None) -> float | None:
+    """Bytes of host memory of all ranks' host pools with this command line; None: not known.
+    `kv_bytes`: of the KV pool on one GPU."""
+    return _Line(argv, flags).host_bytes(kv_bytes)
+
+
 def _together(
     changes: Mapping[str, str | None],
     argv: Sequence[str],
@@ -296,13 +305,15 @@ def _hicache(
         yield Problem(key, "whether the host pools fit in host memory is not known", fatal=False)
         return
     held = (before.host_bytes(host.kv_bytes) or 0.0) if host.running else 0.0
-    free = host.mem_free + held
+    free = host.mem_free + held - host.others
     if wanted + RESERVE > free:
         ranks = line.ranks()
         room = max(0, int((free - RESERVE) / ranks / GB))
+        shared = " that the other servers of this host leave" if host.others > 0 else ""
         sentence = (
             f"{wanted / ranks / GB:.0f} GB of host pool for each of {ranks} "
             f"rank{'s' if ranks > 1 else ''} and 10 GiB to spare do not fit in "
-            f"{free / 2**30:.0f} GiB of free host memory; at most hicache-size {room}"
+            f"{max(0.0, free) / 2**30:.0f} GiB of free host memory{shared}; at most hicache-size "
+            f"{room}"
         )
         yield Problem(key, sentence)

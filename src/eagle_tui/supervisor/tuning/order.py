@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, get_args
 
+from eagle_tui.supervisor.launches import InFlight
 from eagle_tui.supervisor.tuning.arguments import apply, main_name, value_of
-from eagle_tui.supervisor.tuning.constraints import HostFacts, Problem, check
+from eagle_tui.supervisor.tuning.constraints import HostFacts, Problem, check, host_pools
 from eagle_tui.supervisor.tuning.flags import Flags, plain
+from eagle_tui.supervisor.tuning.settings import DEFAULT, NONE
 
-DEFAULT = "default"
-"""Typed instead of a value: as in run.toml again."""
-NONE = "none"
-"""Typed instead of a value: without the flag of run.toml."""
 MOST = 32
 """Settings in one order."""
 
@@ -52,6 +50,7 @@ class RetuneOrder:
     """What is retuned over run.toml, before and after."""
     words: str
     warnings: tuple[str, ...] = ()
+    in_flight: InFlight = "hold"
 
 
 def parse(settings: Any) -> dict[str, str | None]:
@@ -75,23 +74,28 @@ def parse(settings: Any) -> dict[str, str | None]:
 
 
 def orders(
-    servers: Sequence[ServerView], name: str | None, settings: Any
+    servers: Sequence[ServerView], name: str | None, settings: Any, in_flight: Any = "hold"
 ) -> tuple[RetuneOrder, ...]:
     """What changes on the server of that name, or on all that we run. CannotRetune with every
     problem."""
     typed = parse(settings)
+    if in_flight not in get_args(InFlight):
+        raise CannotRetune(f"in_flight: expected hold, drain or abort; found {in_flight!r}")
+    meant = _meant(servers, name)
+    then = {server.name: settings_after(server, typed)[0] for server in meant}
     found: list[RetuneOrder] = []
     refusals: list[str] = []
-    for server in _meant(servers, name):
+    for server in meant:
         if server.refusal:
             refusals.append(f"{server.name}: {server.refusal}")
             continue
-        order, problems = order_for(server, typed)
+        host = replace(server.host, others=others(servers, server.name, then))
+        order, problems = order_for(replace(server, host=host), typed)
         fatal = [p.sentence for p in problems if p.fatal]
         if fatal:
             refusals.append(f"{server.name}: {'; '.join(fatal)}")
         elif order is not None:
-            found.append(order)
+            found.append(replace(order, in_flight=in_flight))
     if refusals:
         raise CannotRetune(". ".join(refusals))
     if not found:
@@ -108,11 +112,44 @@ def _meant(servers: Sequence[ServerView], name: str | None) -> list[ServerView]:
     return ours
 
 
+def others(
+    servers: Iterable[ServerView], name: str, then: Mapping[str, Mapping[str, str | None]]
+) -> int:
+    """Bytes of host memory that the other servers of this host will take beyond what they hold now
+    for their host pools: those that are not up, and those whose settings change to `then`, too.
+    What cannot be known is 0."""
+    total = 0.0
+    for other in servers:
+        if other.name == name or not other.argv:
+            continue
+
+        def pools(tuned: Mapping[str, str | None], other: ServerView = other) -> float:
+            line = apply(other.argv, tuned, other.flags)
+            return host_pools(line, other.flags, other.host.kv_bytes) or 0.0
+
+        total += pools(then.get(other.name, other.tuned))
+        total -= pools(other.tuned) if other.host.running else 0.0
+    return int(total)
+
+
 def order_for(
     server: ServerView, typed: Mapping[str, str | None]
 ) -> tuple[RetuneOrder | None, list[Problem]]:
     """What would change on one server (None: nothing), and what is wrong with it."""
     now = apply(server.argv, server.tuned, server.flags)
+    after, changes = settings_after(server, typed)
+    problems = check(changes, now, server.flags, server.host)
+    if all(_same(server, now, key, after) for key in changes):
+        return None, problems
+    words = ", ".join(_words(server, now, key, value) for key, value in changes.items())
+    warnings = tuple(p.sentence for p in problems if not p.fatal)
+    return RetuneOrder(server.name, changes, dict(server.tuned), after, words, warnings), problems
+
+
+def settings_after(
+    server: ServerView, typed: Mapping[str, str | None]
+) -> tuple[dict[str, str | None], dict[str, str | None]]:
+    """What is retuned over run.toml then, and the flags as they are to be."""
     after = {
         k: v
         for k, v in server.tuned.items()
@@ -127,12 +164,7 @@ def order_for(
             after[key] = changes[key] = value
     # What run.toml says anyway is no change over it.
     after = {k: v for k, v in after.items() if not _same(server, server.argv, k, {k: v})}
-    problems = check(changes, now, server.flags, server.host)
-    if all(_same(server, now, key, after) for key in changes):
-        return None, problems
-    words = ", ".join(_words(server, now, key, value) for key, value in changes.items())
-    warnings = tuple(p.sentence for p in problems if not p.fatal)
-    return RetuneOrder(server.name, changes, dict(server.tuned), after, words, warnings), problems
+    return after, changes
 
 
 def _spelled(server: ServerView, name: str) -> str:
@@ -176,7 +208,13 @@ def sentence(found: Iterable[RetuneOrder], servers: Sequence[ServerView], in_fli
         else ("; ".join(parts))
     )
     one = len(orders_) == 1
-    held = f" with what is in flight on {'it' if one else 'them'} held" if in_flight else ""
+    it = "it" if one else "them"
+    held = {
+        "hold": f" with what is in flight on {it} held",
+        "drain": f" when what is in flight on {it} has finished",
+        "abort": f" and what is in flight on {it} is thrown away and generated again",
+    }[orders_[0].in_flight if orders_ else "hold"]
+    held = held if in_flight else ""
     text += f". It is stopped{held}" if one else f". They are stopped one after the other{held}"
     starts = [s for o in orders_ if (s := by_name[o.server].last_start_s) is not None]
     took = f" (the last start took {max(starts):.0f} s)" if starts else ""

@@ -10,78 +10,26 @@ Servers are retuned one after the other: while one is down, the others go on gen
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Protocol
 
 from eagle_tui.clock import Clock
-from eagle_tui.config.target import NoSuchModel
-from eagle_tui.protocol import RetuneStep, Severity, Tuning
-from eagle_tui.supervisor.launches import LOST, Retune, Settings, Try
-from eagle_tui.supervisor.server import resolved
+from eagle_tui.protocol import RetuneStatus, RetuneStep, Severity, Tuning
+from eagle_tui.supervisor import undo
+from eagle_tui.supervisor.launches import InFlight, Retune
 from eagle_tui.supervisor.server.context import Plan
 from eagle_tui.supervisor.server.managed import ManagedServer
 from eagle_tui.supervisor.store import Store
-from eagle_tui.supervisor.tuning.flags import Flags, HelpError, read_help
-from eagle_tui.supervisor.tuning.order import ServerView, order_for
+from eagle_tui.supervisor.tuning import tries
+from eagle_tui.supervisor.tuning.flags import Flags
+from eagle_tui.supervisor.tuning.known import KnownFlags
+from eagle_tui.supervisor.tuning.order import ServerView, order_for, others
 from eagle_tui.supervisor.tuning.present import tuning
+from eagle_tui.supervisor.tuning.surroundings import Run
+from eagle_tui.supervisor.tuning.tries import TRIES, again, early_death
 
-TRIES = 2
-"""Starts with new settings when the first one was killed from outside."""
-FROM_OUTSIDE = ("killed", "child-killed", "port", LOST)
-"""Rules of `telemetry.diagnosis` that are not the settings' fault."""
 RESUME_S = 30.0
 """How long generation may take to send to the server again before it is called done anyway."""
-EARLY_S = 120.0
-"""A server that dies by itself so soon after it was ready with new settings cannot live with them:
-too little memory shows in the first prefill under load."""
-HELP_AGAIN_S = 60.0
-"""Seconds after which a `--help` that could not be read is asked for again, when it is needed."""
-
-
-def _again(one: Try) -> bool:
-    """Whether a start that failed says nothing against the settings."""
-    return one.ended and one.rule in FROM_OUTSIDE
-
-
-def _early(one: Try) -> bool:
-    """Whether a start with new settings came to an end that speaks against them."""
-    return one.ended and not _again(one) and (one.lived_s is None or one.lived_s <= EARLY_S)
-
-
-class Run(Protocol):
-    """What a change of settings needs of the run."""
-
-    @property
-    def root(self) -> Path:
-        """The run directory, in which servers are started."""
-        ...
-
-    def view(self, server: ManagedServer, flags: Flags | None) -> ServerView:
-        """What an order looks at."""
-        ...
-
-    def help_argv(self, server: ManagedServer) -> list[str]:
-        """The command that is asked for its flags. NoSuchModel when it cannot be made."""
-        ...
-
-    def down(self) -> bool:
-        """The run is being stopped: what is under way goes on after the next `up`."""
-        ...
-
-    def sending(self, server: str) -> bool:
-        """Generation sends to it again, or has nothing to send."""
-        ...
-
-    def in_force(self, server: str, settings: Settings, also: Callable[[], None]) -> None:
-        """From now on these settings hold for the server; `also` writes in the same transaction."""
-        ...
-
-    def tuned(self, server: str) -> Settings:
-        """The settings that hold."""
-        ...
 
 
 class Retunes:
@@ -111,10 +59,9 @@ class Retunes:
         """By which flags the settings of each server were checked, over our own death."""
         self._told: set[int] = set()
         """Changes of which it was said that they are tried once more."""
-        self._flags: dict[str, Flags] = {}
-        self._no_flags: dict[str, tuple[str, float]] = {}
-        """Why a server's flags are not known, and since which monotonic time."""
-        self._reading: dict[str, asyncio.Task[None]] = {}
+        self._told_waits: set[int] = set()
+        """Changes of which it was said why they wait."""
+        self.known = KnownFlags(servers, clock, run.root, run.help_argv)
 
     # -- what others ask --------------------------------------------------------------------------
 
@@ -126,7 +73,7 @@ class Retunes:
         """All servers, as an order looks at them."""
         found = []
         for server in self._servers.values():
-            flags = None if server.section.url else self.flags(server.section.name)[0]
+            flags = None if server.section.url else self.known.of(server.section.name)[0]
             view = self._run.view(server, flags)
             if not view.refusal and (now := self.under_way(view.name)):
                 view = replace(view, refusal=f"it is being retuned already ({now.words})")
@@ -138,8 +85,32 @@ class Retunes:
         server = self._servers.get(name)
         if server is None:
             return None
-        flags, note = (None, "") if server.section.url else self.flags(name)
+        flags, note = (None, "") if server.section.url else self.known.of(name)
         return tuning(self._run.view(server, flags), note)
+
+    def status(self, server: str) -> RetuneStatus | None:
+        """The change of that server that is under way, for the snapshot."""
+        now = self.under_way(server)
+        if now is None:
+            return None
+        return now.status().model_copy(update={"waits": self.waits(server)})
+
+    def waits(self, server: str) -> str:
+        """Why a change that was begun does not go on; empty: it goes on, or there is none. A
+        supervisor without the server's key could stop it, and not start it again."""
+        step = self._active(server)
+        if step is None or step == "requested":
+            return ""
+        # One that runs goes on serving; one that was told to stop is seen to its end.
+        if step != "pausing" and not self._servers[server].idle:
+            return ""
+        return self._run.no_key(server)
+
+    def leaving(self, server: str) -> InFlight:
+        """What becomes of the requests in flight on a server that is to stop now."""
+        if self._run.down() or self._active(server) not in ("pausing", "stopping"):
+            return "hold"
+        return self._open[0].in_flight
 
     def needs(self, server: str) -> bool:
         """Whether a change needs the server to run now, whatever the phases need."""
@@ -148,6 +119,8 @@ class Retunes:
     def wants_down(self, name: str) -> bool:
         """Whether a change needs the server to be stopped now."""
         step = self._active(name)
+        if self.waits(name):
+            return self._servers[name].idle
         if step == "reverting":
             # It died after it was ready, and may have been started again by itself.
             server = self._servers[name]
@@ -160,8 +133,8 @@ class Retunes:
         if step in ("starting", "reverting", "ready", "resuming"):
             retune = self._open[0]
             if step == "starting":
-                tries = self._store.servers.tries(retune.id, retune.after)
-                number = 1 + sum(_again(t) for t in tries[: TRIES - 1])
+                tried = self._store.servers.tries(retune.id, retune.after)
+                number = 1 + sum(again(t) for t in tried[: TRIES - 1])
                 return Plan(retune.after, retune.id, True, number, checked)
             # Only what is taken back has a reason.
             settings = retune.before if retune.reason else retune.after
@@ -171,29 +144,6 @@ class Retunes:
     def _active(self, server: str) -> RetuneStep | None:
         first = self._open[0] if self._open else None
         return first.step if first is not None and first.server == server else None
-
-    def flags(self, server: str) -> tuple[Flags | None, str]:
-        """What the server's `--help` says, and why it is not known; reading it is begun when it was
-        not yet, which takes a program start."""
-        if found := self._flags.get(server):
-            return found, ""
-        why, since = self._no_flags.get(server, ("", 0.0))
-        if why and self._clock.monotonic() - since < HELP_AGAIN_S:
-            return None, why
-        if server not in self._reading:
-            self._reading[server] = asyncio.get_running_loop().create_task(self._read(server))
-        return None, "what the installed server knows is being looked up"
-
-    async def _read(self, server: str) -> None:
-        env = resolved.environment(self._servers[server].section)
-        try:
-            argv = self._run.help_argv(self._servers[server])
-            self._flags[server] = await read_help(argv, env=env, cwd=self._run.root)
-        except (HelpError, NoSuchModel) as error:
-            why = f"its --help could not be read: {error}"
-            self._no_flags[server] = why, self._clock.monotonic()
-        finally:
-            del self._reading[server]
 
     # -- progress ---------------------------------------------------------------------------------
 
@@ -213,6 +163,9 @@ class Retunes:
         if server is None:
             self._end(retune, "refused", "run.toml names no such server any more")
             return
+        if (why := self.waits(retune.server)) and retune.id not in self._told_waits:
+            self._told_waits.add(retune.id)
+            self._say("error", f"server {retune.server}", f"the retune waits: {why}")
         step = {
             "requested": self._requested,
             "pausing": self._pausing,
@@ -229,7 +182,9 @@ class Retunes:
         self._open = self._store.servers.retunes(open_only=True)
 
     def _end(self, retune: Retune, step: RetuneStep, reason: str) -> None:
-        self._go(retune, step, reason=reason)
+        with self._store.transaction():
+            self._go(retune, step, reason=reason)
+            self._note_undo(retune.command)
         source = f"server {retune.server}"
         if step == "done":
             self._young += [r for r in self._store.servers.retunes() if r.id == retune.id]
@@ -238,6 +193,12 @@ class Retunes:
             word = "refused" if step == "refused" else "rolled back"
             self._say("error", source, f"retune of {retune.words} {word}: {reason}")
             self._drop_others(retune)
+
+    def _note_undo(self, command: str) -> None:
+        """What an order has changed by now can be taken back."""
+        found = [r for r in self._store.servers.retunes(command=command) if r.step == "done"]
+        edits = [undo.retuned(r.server, r.before, r.after) for r in found]
+        self._store.note_undo(command, edits, undo.tuned_words(edits))
 
     def _drop_others(self, retune: Retune) -> None:
         """What one server cannot do is not tried on the next one of the same order."""
@@ -255,10 +216,14 @@ class Retunes:
             self._end(retune, "refused", f"it could not be checked: {error!r}")
 
     def _judge(self, retune: Retune, server: ManagedServer) -> None:
-        flags, note = self.flags(retune.server)
-        if flags is None and retune.server in self._reading:
+        flags, note = self.known.of(retune.server)
+        if flags is None and self.known.reading(retune.server):
             return
         view = self._run.view(server, flags)
+        # Those that wait for the same change count with what it makes of them.
+        planned = {r.server: r.after for r in self._open}
+        taken = others(self.views(), retune.server, planned)
+        view = replace(view, host=replace(view.host, others=taken))
         if view.refusal:
             self._end(retune, "refused", view.refusal)
             return
@@ -291,8 +256,8 @@ class Retunes:
             self._go(retune, "starting")
 
     def _starting(self, retune: Retune, server: ManagedServer) -> None:
-        tries = self._store.servers.tries(retune.id, retune.after)
-        last = tries[-1] if tries else None
+        tried = self._store.servers.tries(retune.id, retune.after)
+        last = tried[-1] if tried else None
         if last is None or (not last.ready and not last.ended):
             return
         if last.ready:
@@ -302,7 +267,7 @@ class Retunes:
                 lambda: self._store.servers.step(retune.id, "ready", self._clock.wall()),
             )
             self.reload()
-        elif len(tries) < TRIES and _again(last):
+        elif len(tried) < TRIES and again(last):
             if retune.id not in self._told:
                 # The next try may have to wait, for a port that is taken.
                 self._told.add(retune.id)
@@ -322,6 +287,7 @@ class Retunes:
                 retune.id, "reverting", self._clock.wall(), reason=reason
             ),
         )
+        self._note_undo(retune.command)
         self.reload()
         # What died of the new settings does not count against those before.
         server.forgive()
@@ -371,14 +337,10 @@ class Retunes:
 
     def _early_death(self, retune: Retune) -> str:
         """Why the server died by itself soon after it was ready; empty: it did not."""
-        for one in self._store.servers.tries(retune.id, retune.after):
-            if _early(one):
-                when = "" if one.lived_s is None else f", {one.lived_s:.0f} s after it was ready"
-                return f"{one.reason}{when}"
-        return ""
+        return early_death(self._store.servers.tries(retune.id, retune.after))
 
     def _is_young(self, retune: Retune) -> bool:
-        return self._clock.wall() - retune.updated <= EARLY_S
+        return self._clock.wall() - retune.updated <= tries.EARLY_S
 
     def _look_at_young(self) -> None:
         """Take back what is done, when its server died of it; not while another change is on its

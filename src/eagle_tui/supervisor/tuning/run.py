@@ -28,7 +28,7 @@ def host_facts(server: ManagedServer) -> HostFacts:
     share = held.weights / held.free_before if held and held.free_before else None
     return HostFacts(
         memory().free,
-        running=not server.idle,
+        running=server.state in ("ready", "unready", "stopping"),
         kv_bytes=held.kv if held else None,
         weight_share=share,
     )
@@ -84,11 +84,17 @@ class RetuneRun:
             return "no phase needs a server now"
         if "generate" in board.desired.finish:
             return "generation is ending with what is there"
+        # A supervisor that was revived from another shell could stop it, and not start it.
+        missing = self.no_key(server.section.name)
+        return f"it could not be started again: {missing}" if missing else ""
+
+    def no_key(self, server: str) -> str:
+        """Which key is missing to start it again; empty: none."""
+        section = next(s for s in self._b.config.server if s.name == server)
         try:
-            # A supervisor that was revived from another shell could stop it, and not start it.
-            keys.find(server.section)
+            keys.find(section)
         except keys.NoKey as error:
-            return f"it could not be started again: {error}"
+            return str(error)
         return ""
 
     def down(self) -> bool:

@@ -8,6 +8,10 @@ from typing import Literal
 from eagle_tui.supervisor.tuning.flags import plain
 
 Kind = Literal["int", "float", "bool", "choice"]
+DEFAULT = "default"
+"""Typed instead of a value: as in run.toml again."""
+NONE = "none"
+"""Typed instead of a value: without the flag of run.toml."""
 
 
 @dataclass(frozen=True)
