@@ -21,6 +21,7 @@ from eagle_tui.config.model import FlagValue, RunConfig, ServerSection
 from eagle_tui.config.target import NoSuchModel
 from eagle_tui.ports import free_port, port_taken
 from eagle_tui.rundir import atomic, keys
+from eagle_tui.rundir.identity import identity
 
 from ..worker import Refused, Stopped, Worker
 
@@ -147,7 +148,7 @@ class Server:
             raise ServerError(f"the server cannot be started: {error}") from error
         process = proc.identify(self._child.pid)
         if process is not None:
-            body = {"pid": process.pid, "started": process.started}
+            body = {"pid": process.pid, "started": process.started, "run": self._directory()}
             atomic.write_json(self._record, body)
 
     def _wait(self) -> None:
@@ -190,10 +191,14 @@ class Server:
         if not isinstance(body, dict):
             return
         left = proc.Process(int(body.get("pid", -1)), int(body.get("started", -1)))
-        if proc.alive(left):
+        # In a copy of a run that goes on, it is the server of the original.
+        if proc.alive(left) and body.get("run") in (None, self._directory()):
             self._worker.log.note(f"ends a server that a killed worker left (pid {left.pid})")
             _kill_group(left.pid)
         self._record.unlink(missing_ok=True)
+
+    def _directory(self) -> list[int]:
+        return list(identity(self._worker.run.root) or ())
 
 
 def telling(lines: list[str]) -> str:

@@ -30,6 +30,7 @@ from eagle_tui.rundir.paths import RunDir
 from eagle_tui.rundir.unixsocket import address
 from eagle_tui.supervisor.app import make_app
 from eagle_tui.supervisor.core import Supervisor
+from eagle_tui.supervisor.origin import disown
 from eagle_tui.supervisor.store import Store, StoreError
 
 
@@ -129,6 +130,7 @@ def main(argv: list[str] | None = None) -> int:
         return _unkept(rundir, error)
     try:
         store = Store(rundir.state)
+        copied = disown(store, rundir.root, SystemClock().wall())
         config, notice = settings(rundir, store, up=args.up)
         if args.up:
             store.put("intent", "up")
@@ -141,8 +143,8 @@ def main(argv: list[str] | None = None) -> int:
         return _unkept(rundir, error)
     try:
         supervisor = Supervisor(rundir, config, store, SystemClock())
-        if notice:
-            supervisor.say("warning", "supervisor", notice)
+        for sentence in filter(None, (copied, notice)):
+            supervisor.say("warning", "supervisor", sentence)
         asyncio.run(run(supervisor, server))
     finally:
         with contextlib.suppress(FileNotFoundError):
