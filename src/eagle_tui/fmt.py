@@ -139,6 +139,12 @@ def duration(seconds: float | None) -> str:
     return f"{whole // 86400}d {whole % 86400 // 3600}h"
 
 
+def elapsed(seconds: float | None, down_s: float = 0.0) -> str:
+    """How long a run was up, and how long it was down beside that: `2d 4h (and 3h 10m down)`."""
+    beside = f" (and {duration(down_s)} down)" if known(down_s) and down_s >= MINUTE else ""
+    return duration(seconds) + beside
+
+
 def age(seconds: float | None) -> str:
     """One unit: `4s`, `3m`, `2h`, `5d`."""
     if seconds is None or not known(seconds):

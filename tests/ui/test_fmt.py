@@ -59,6 +59,13 @@ def test_duration(seconds: float, text: str) -> None:
     assert fmt.duration(seconds) == text
 
 
+def test_time_that_a_run_was_down_is_told_beside_that_in_which_it_was_up() -> None:
+    assert fmt.elapsed(7500.0) == fmt.elapsed(7500.0, 59.0) == "2h 05m"
+    assert fmt.elapsed(7500.0, 11_400.0) == "2h 05m (and 3h 10m down)"
+    assert fmt.elapsed(None, 60.0) == "– (and 1m 00s down)"
+    assert fmt.elapsed(5.0, float("nan")) == "5s"
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0, "0s"), (59, "59s"), (60, "1m"), (7200, "2h"), (200_000, "2d")]
 )

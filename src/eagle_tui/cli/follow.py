@@ -37,7 +37,7 @@ def render(status: Status, console: Console) -> None:
         Text(
             visible(
                 f"{run.name}  {run.target}  {status.supervisor.state}  "
-                f"elapsed {fmt.duration(run.elapsed_s)}  "
+                f"elapsed {fmt.elapsed(run.elapsed_s, run.down_s)}  "
                 f"left {fmt.eta_finish(run.eta_s, status.at)}"
                 f"{fmt.beside(run.eta_without) if run.eta_s else ''}"
             )

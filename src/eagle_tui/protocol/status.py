@@ -18,6 +18,9 @@ class RunStatus(Frozen):
     target: str
     started: float | None = None
     elapsed_s: float | None = None
+    """Seconds from `started` until now, or until the last phase was done, in which it was up."""
+    down_s: float = 0.0
+    """Seconds of that time in which nothing of it was up; they are not in elapsed_s."""
     eta_s: tuple[float, float, float] | None = None
     """Low, middle and high estimate of the seconds left, of all phases but those in eta_without."""
     eta_without: tuple[str, ...] = ()

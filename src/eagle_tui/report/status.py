@@ -31,8 +31,8 @@ def headline(status: Status) -> str:
     left = fmt.eta_finish(run.eta_s, status.at)
     beside = fmt.beside(run.eta_without) if run.eta_s else ""
     return (
-        f"Target {plain(run.target)}; elapsed {fmt.duration(run.elapsed_s)}; left {left}"
-        f"{plain(beside)}; supervisor {plain(status.supervisor.state)}."
+        f"Target {plain(run.target)}; elapsed {fmt.elapsed(run.elapsed_s, run.down_s)}; "
+        f"left {left}{plain(beside)}; supervisor {plain(status.supervisor.state)}."
     )
 
 

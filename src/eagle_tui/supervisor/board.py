@@ -18,6 +18,7 @@ from eagle_tui.supervisor.server.managed import ManagedServer
 from eagle_tui.supervisor.store import Store
 from eagle_tui.supervisor.tuning.retunes import Retunes
 from eagle_tui.supervisor.tuning.run import RetuneRun
+from eagle_tui.supervisor.uptime import Uptime
 from eagle_tui.supervisor.workers import Surroundings, WorkerSlot
 
 MANIFEST_LOOK_S = 2.0
@@ -55,8 +56,7 @@ class Board:
         self._intent: Intent = store.get("intent") or "up"
         self._manifests: dict[str, tuple[float, Manifest | None, str]] = {}
         self._published: Desired | None = None
-        if store.get("started") is None:
-            store.put("started", clock.wall())
+        self.uptime = Uptime(run, store, clock)
 
     @property
     def intent(self) -> Intent:

@@ -8,7 +8,6 @@ import os
 import sqlite3
 import sys
 from collections import deque
-from pathlib import Path
 
 import httpx
 
@@ -19,6 +18,7 @@ from eagle_tui.history import Recorder
 from eagle_tui.notifier import Notifier
 from eagle_tui.protocol import History, HostStatus, Severity, Status
 from eagle_tui.rundir import atomic
+from eagle_tui.rundir.identity import identity
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.snapshots import Snapshots
 from eagle_tui.supervisor import reconcile
@@ -47,15 +47,6 @@ UNSAID = 500
 """Events that wait at most while the state file cannot be written."""
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Device and inode; None when there is nothing."""
-    try:
-        stat = path.stat()
-    except FileNotFoundError:
-        return None
-    return stat.st_dev, stat.st_ino
-
-
 class Supervisor:
     """One per run directory. Owns the state file; everything runs on one event loop."""
 
@@ -64,7 +55,7 @@ class Supervisor:
         self.store = store
         self._unsaid: deque[tuple[float, Severity, str, str]] = deque(maxlen=UNSAID)
         self._second_at = self._snapshot_at = float("-inf")
-        self._root = _identity(run.root)
+        self._root = identity(run.root)
         self._gone_since: float | None = None
         self._down = False
         self.recorder = Recorder(store)
@@ -78,10 +69,14 @@ class Supervisor:
         self._host = HostSampler(run.root, clock)
         self._host_status = HostStatus()
         context = Context(run, store, clock, self._http, self.say, self._gpu.gpus)
-        known_until = store.last_event_at()
+        known_until, span = store.last_event_at(), store.snapshot_span()
         self.board = Board(run, config, store, clock, context)
         # The logs were read from their beginning; what was told before is not told again.
         self.board.figures.drop_notes(known_until)
+        if reconcile.all_stopped(self.board):
+            views = self.board.figures.workers.values()
+            seen = [known_until, *(span or ()), *(v.last_wall for v in views if v.last_wall)]
+            self.board.uptime.woke(max(seen), clock.wall())
         self._measures = Measures(
             store, clock, self._series, config.supervisor.effect_window_s, self.say
         )
@@ -192,7 +187,7 @@ class Supervisor:
     def _is_gone(self) -> bool:
         """Whether the run directory was removed or moved away, and stays away."""
         mono = self.clock.monotonic()
-        if _identity(self.board.run.root) == self._root:
+        if identity(self.board.run.root) == self._root:
             self._gone_since = None
         elif self._gone_since is None:
             self._gone_since = mono

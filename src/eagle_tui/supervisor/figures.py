@@ -13,6 +13,7 @@ from eagle_tui.lengths import Expected
 from eagle_tui.protocol import HISTOGRAM_EDGES
 from eagle_tui.rundir.jsonl import Tail
 from eagle_tui.rundir.paths import RunDir
+from eagle_tui.supervisor import recall
 from eagle_tui.supervisor.remaining import Pace, Timeline
 
 
@@ -252,6 +253,15 @@ class Figures:
             pass
         self._catching_up = False
         return view
+
+    def take_counts(self, phase: str, counts: dict[str, Any]) -> None:
+        """Take what the phase's manifest counts of its datasets, where no event log is left."""
+        if phase == "prepare":
+            for name, item in counts.items():
+                self.dataset(name).prompts = recall.prompts(item)
+        elif phase == "generate":
+            for told in recall.datasets(counts):
+                self._baseline(phase, told)
 
     def pace(self, phase: str) -> Pace | None:
         """How fast the phase went in its newest attempt that tells; None when none does."""

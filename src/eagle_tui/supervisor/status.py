@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -25,6 +26,7 @@ from eagle_tui.protocol import (
     SupervisorStatus,
 )
 from eagle_tui.rundir.desired import Desired, Limits, TotalCaps, limits, ordered, total_caps
+from eagle_tui.supervisor import recall
 from eagle_tui.supervisor.board import Board
 from eagle_tui.supervisor.figures import RATE_SPAN_S, SHARES, Bucket, DatasetFigures, Figures
 from eagle_tui.supervisor.remaining import not_begun, run_left
@@ -234,6 +236,14 @@ def _length_figures(bucket: Bucket) -> LengthFigures | None:
     )
 
 
+def _over_at(phases: Sequence[PhaseStatus], now: float) -> float:
+    """Unix time at which the last of the phases was done; while one is not, now."""
+    if not phases or any(phase.state != "done" for phase in phases):
+        return now
+    ends = [phase.last_exit.at for phase in phases if phase.last_exit is not None]
+    return min(max(ends, default=now), now)
+
+
 def _with_client(server: ServerStatus, figures: Figures) -> ServerStatus:
     """A server with what the generate worker measures of it."""
     seen = figures.endpoints.get(server.name)
@@ -271,9 +281,10 @@ class StatusMaker:
             board.server_tok_s(),
             wall,
         )
-        started = board.store.get("started")
         phases = tuple(self._phase(phase, view) for phase in PHASES)
-        left, without = run_left(p for p in phases if p.name in board.config.run.phases)
+        wanted = [p for p in phases if p.name in board.config.run.phases]
+        left, without = run_left(wanted)
+        until = _over_at(wanted, wall)
         status = Status(
             at=wall,
             seq=board.desired.seq,
@@ -281,8 +292,9 @@ class StatusMaker:
                 name=board.config.run.name,
                 dir=str(board.run.root),
                 target=board.config.target.model,
-                started=started,
-                elapsed_s=max(0.0, wall - started) if started else None,
+                started=board.uptime.started,
+                elapsed_s=board.uptime.elapsed_s(until),
+                down_s=board.uptime.down_s(until),
                 eta_s=left,
                 eta_without=without,
             ),
@@ -332,7 +344,13 @@ class StatusMaker:
             last_exit=slot.last_exit,
         )
         if worker is None:
-            return status
+            made, _ = board.manifest(phase)
+            if made is None:
+                return status
+            if phase != "generate":
+                told = recall.done(phase, made.counts)
+                done, unit = told or (None, "")
+                return status.model_copy(update={"done": done, "total": done, "unit": unit})
         if phase == "generate":
             return status.model_copy(
                 update={
@@ -343,6 +361,7 @@ class StatusMaker:
                     "figures": self._generate_figures(),
                 }
             )
+        assert worker is not None
         left = status.eta_s
         if slot.alive and worker.done is not None and worker.total is not None:
             left = eta.progress_left(worker.done, worker.total, worker.pace.rate())

@@ -6,12 +6,13 @@ import signal
 import sys
 from dataclasses import dataclass
 
+from eagle_tui import proc
 from eagle_tui.clock import Clock
 from eagle_tui.config.model import SupervisorSection
 from eagle_tui.protocol import PhaseExit, Severity
 from eagle_tui.rundir.events import Outcome
 from eagle_tui.rundir.paths import RunDir
-from eagle_tui.supervisor import launch
+from eagle_tui.supervisor import launch, recall
 from eagle_tui.supervisor.figures import Figures
 from eagle_tui.supervisor.launch import Exit, Handle
 from eagle_tui.supervisor.moments import LONGEST
@@ -50,6 +51,7 @@ class WorkerSlot:
         self._kill_at: float | None = None
         self._past_s = 0.0
         self._began: float | None = None
+        self._recall()
         self._adopt()
 
     @property
@@ -69,6 +71,21 @@ class WorkerSlot:
             return None
         running = self._s.clock.monotonic() - self._began if self._began is not None else 0.0
         return self._past_s + running
+
+    def _recall(self) -> None:
+        """Where the state file knows of no attempt, as after it was lost, take those that the
+        files tell of: one of them may still run."""
+        store, run = self._s.store, self._s.run
+        if store.attempts("phase", self.phase):
+            return
+        found = recall.attempts(run, self.phase)
+        for item in found:
+            token = proc.token_of(item.process.pid) if proc.alive(item.process) else None
+            token = token or launch.new_token()
+            store.begin("phase", self.phase, token, item.at, above=item.number - 1)
+            store.launched(token, item.process)
+        if not found:
+            self._s.figures.take_counts(self.phase, recall.counts(run, self.phase))
 
     def _adopt(self) -> None:
         """Take over what a supervisor before us launched. The logs of all attempts are read: the

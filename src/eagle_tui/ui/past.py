@@ -157,7 +157,9 @@ class Past:
     def live(self, status: Status) -> None:
         """A snapshot came: the tracks that go along with now grow by it."""
         if self._fits:
-            self._change(fitting(self.window, status.run.elapsed_s))
+            run = status.run
+            lived = None if run.elapsed_s is None else run.elapsed_s + run.down_s
+            self._change(fitting(self.window, lived))
         if not self.window.follows or not self._tracks:
             return
         values = series.values(status)
