@@ -13,7 +13,7 @@ from .world import World, make_world
 
 
 def pieces(world: World) -> int:
-    return max(row["pieces"] for row in world.rows())
+    return max(int(row["pieces"]) for row in world.rows())
 
 
 @pytest.mark.parametrize("how", ["held", "dropped", "drained"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +16,8 @@ from eagle_tui.rundir.desired import DatasetControl, Desired
 from eagle_tui.supervisor import undo
 from eagle_tui.supervisor.commands import Refusal, View, apply, preview
 from eagle_tui.supervisor.figures import DatasetFigures
+from eagle_tui.supervisor.tuning import arguments
+from eagle_tui.supervisor.tuning.order import ServerView
 
 CONFIG = parse_config(
     """
@@ -141,6 +145,55 @@ def test_undoing_a_cap_takes_generation_up_again() -> None:
     earlier = undo.Earlier("abc", "cap", undo.edits(before, capped))
     change = apply(view(capped, earlier, "done"), "undo", {})
     assert change.again == ("generate", "merge")
+
+
+ARGV = ("server", "--max-running-requests", "8", "--enable-metrics")
+SETTINGS = st.dictionaries(
+    st.sampled_from(["max-running-requests", "schedule-policy", "max-total-tokens"]),
+    st.sampled_from(["16", "32"]) | st.none(),
+)
+
+
+def tuned(view_: View, **fields: Any) -> View:
+    server = ServerView("one", ARGV, view_.desired.tuned.get("one", {}), **fields)
+    return replace(view_, servers=lambda: (server,))
+
+
+@given(before=SETTINGS, after=SETTINGS)
+def test_a_retune_is_taken_back_by_another_one(
+    before: dict[str, str | None], after: dict[str, str | None]
+) -> None:
+    desired = Desired(tuned={"one": after} if after else {})
+    (edit,) = undo.from_json(undo.to_json([undo.retuned("one", before, after)]))
+    earlier = undo.Earlier("abc", "retune", (edit,))
+    looked_at = tuned(view(desired, earlier))
+    try:
+        change = apply(looked_at, "undo", {})
+    except Refusal as refusal:
+        assert "nothing would change" in str(refusal) or "say what to change" in str(refusal)
+        same_line = undo_line(before) == undo_line(after)
+        assert same_line, refusal
+        return
+    (order,) = change.retunes
+    assert undo_line(order.after) == undo_line(before)
+    assert change.desired.tuned == desired.tuned, "in force only when the server is up with them"
+    assert "retune: one: " in change.sentence
+
+
+def undo_line(settings: Mapping[str, str | None]) -> list[str]:
+    return sorted(arguments.apply(ARGV, settings))
+
+
+def test_a_retune_that_was_changed_since_is_not_taken_back() -> None:
+    edit = undo.retuned("one", {}, {"max-running-requests": "16"})
+    earlier = undo.Earlier("abc", "retune", (edit,))
+    desired = Desired(tuned={"one": {"max-running-requests": "64"}})
+    with pytest.raises(Refusal, match="what is retuned of one was changed again since"):
+        apply(tuned(view(desired, earlier)), "undo", {})
+    desired = Desired(tuned={"one": {"max-running-requests": "16"}})
+    with pytest.raises(Refusal, match="it is being retuned already"):
+        apply(tuned(view(desired, earlier), refusal="it is being retuned already"), "undo", {})
+    assert undo.tuned_words([edit]) == "one is retuned: max-running-requests as in run.toml"
 
 
 def test_flag() -> None:

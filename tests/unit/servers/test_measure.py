@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from pathlib import Path
 
@@ -148,6 +149,18 @@ def test_the_history_is_read_only_when_there_may_be_enough_of_it(tmp_path: Path)
     assert world.reads == 1 and world.effects == [None]
     world.run(60, 200.0)
     assert world.reads <= 5 and world.effects != [None]
+
+
+def test_what_never_is_enough_is_not_read_again_and_again(tmp_path: Path) -> None:
+    """An hour in which it generates now and then, and mostly drains: that never makes a window."""
+    world = World(tmp_path, 60)
+    world.run(70, 100.0)
+    world.retune()
+    for _ in range(60):
+        world.run(1, 200.0, in_flight=64)
+        world.run(59, 20.0, in_flight=4)
+    # Ever longer apart: a tenth of the time that has passed.
+    assert world.reads <= 2 + 60 / 6 + math.log(3600 / 60) / math.log(1.1)
 
 
 def test_a_second_retune_ends_the_window_of_the_first(tmp_path: Path) -> None:

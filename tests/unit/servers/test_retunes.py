@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -21,7 +22,7 @@ from eagle_tui import proc
 from eagle_tui.clock import SystemClock
 from eagle_tui.config.command import command_line
 from eagle_tui.ports import free_port
-from eagle_tui.protocol import RetuneStep, ServerState
+from eagle_tui.protocol import CommandStatus, RetuneStep, ServerState
 from eagle_tui.supervisor.launches import ENDS, Retune, Settings
 from eagle_tui.supervisor.server.context import Wish
 from eagle_tui.supervisor.server.managed import ManagedServer
@@ -46,6 +47,7 @@ class Run:
     missing: str = ""
     """Which key the supervisor has not, that would start it again."""
     in_flight: int = 0
+    command: int = 0
     steps: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -96,8 +98,19 @@ class Run:
     def order(self, in_flight: str = "hold", **settings: Any) -> None:
         typed = {key.replace("_", "-"): value for key, value in settings.items()}
         for one in orders(self.retunes.views(), None, typed, in_flight):
-            self.bench.store.servers.add_retune("c1", one, time.time())
+            self.command += 1
+            id = f"c{self.command}"
+            now = time.time()
+            self.bench.store.request(
+                CommandStatus(id=id, verb="retune", args={}, state="requested", at=now)
+            )
+            self.bench.store.servers.add_retune(id, one, now)
         self.retunes.reload()
+
+    def undo(self) -> tuple[str, str]:
+        """What the last order can be taken back by, as words, and from what."""
+        command = self.bench.store.commands_like(f"c{self.command}")[0]
+        return command.status.undo, json.dumps([[e.before, e.after] for e in command.edits])
 
     @property
     def now(self) -> Retune:
@@ -162,6 +175,11 @@ async def test_new_settings(bench: New) -> None:
     assert run.now.paused_at and run.now.resumed_at and run.now.resumed_at >= run.now.paused_at
     (mark,) = run.bench.store.marks(0.0)
     assert (mark.kind, mark.text) == ("retune", "one: max-running-requests 8 → 16")
+    undo = (
+        "one is retuned: max-running-requests as in run.toml",
+        '[[{}, {"max-running-requests": "16"}]]',
+    )
+    assert run.undo() == undo
     # They hold for every later start, and are taken away again by `default`.
     run.order(max_running_requests="default")
     await run.ended()
@@ -284,6 +302,7 @@ async def test_settings_that_do_not_start_are_taken_back(bench: New) -> None:
     assert run.now.reason == "exit code 3; last line: out of everything"
     assert run.server.state == "ready" and run.alive() == 1
     assert run.server.settings["max-running-requests"] == "16"
+    assert run.undo() == ("", "[]"), "there is nothing to take back"
     outcomes = [launch.outcome for launch in run.bench.store.servers.launches()]
     assert outcomes == ["stopped", "stopped", "failed", "running"]
 
@@ -328,7 +347,7 @@ async def test_settings_that_start_and_then_kill_it_are_taken_back(bench: New, a
     # Of a process that another supervisor started nobody knows how it ended.
     assert run.now.reason.startswith("ended; how is not" if at == "revived" else "exit code 3, ")
     assert run.now.reason.endswith(" s after it was ready")
-    assert ("done" in run.steps) == (at != "resuming")
+    assert ("done" in run.steps) == (at != "resuming") and run.undo() == ("", "[]")
     assert run.server.state == "ready" and run.alive() == 1 and run.tuned("one") == {}
     assert run.server.settings["die-after-s"] == "-1"
 

@@ -20,7 +20,9 @@ from eagle_tui.supervisor.tuning.effect import LEAST, Window, effect
 
 LOOK_S = 5.0
 LEAST_WAIT = 0.1
-"""Share of the window that is waited at least before the history is read again."""
+"""Share of the window, and of the work since the change, that is waited at least before the history
+is read again. It is read from the change on: so all reads together cost no more than some ten times
+the last one, however long the effect is waited for."""
 BACK = 4
 """How many windows of time are searched for one window of work."""
 WARM_SHARE, WARM_MOST_S = 0.2, 60.0
@@ -134,6 +136,8 @@ class Measures:
         self._next = float("-inf")
         self._wanting: dict[int, float] = {}
         """Seconds of work that each change still wants, as of the last read, before another one."""
+        self._worked: dict[int, float] = {}
+        """Seconds in which its server ran requests since each change."""
 
     def look(self, status: Status) -> None:
         """Measure what can be measured now."""
@@ -159,9 +163,11 @@ class Measures:
         later = span(self._query, retune.server, names, retune.resumed_at + warm, until, step)
         wanting = self._window_s - len(later.times) * step
         if wanting > 0 and not over:
-            self._wanting[retune.id] = max(wanting, LEAST_WAIT * self._window_s)
+            worked = max(self._window_s, self._worked.get(retune.id, 0.0))
+            self._wanting[retune.id] = max(wanting, LEAST_WAIT * worked)
             return
         self._wanting.pop(retune.id, None)
+        self._worked.pop(retune.id, None)
         if before_it is not None and before_it.resumed_at is not None:
             since = max(since, before_it.resumed_at + warm)
         earlier = span(self._query, retune.server, names, since, retune.paused_at, step)
@@ -186,6 +192,7 @@ class Measures:
         )
         if not generates or not any(s.name == retune.server and s.running for s in status.servers):
             return False
+        self._worked[retune.id] = self._worked.get(retune.id, 0.0) + LOOK_S
         if retune.id in self._wanting:
             self._wanting[retune.id] -= LOOK_S
         return since_s >= self._window_s and self._wanting.get(retune.id, 0.0) <= 0
