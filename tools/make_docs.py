@@ -18,7 +18,7 @@ from pydantic_core import PydanticUndefined
 from eagle_tui.actions import ACTIONS, Action
 from eagle_tui.config.errors import bounds, type_name
 from eagle_tui.config.model import RunConfig
-from eagle_tui.telemetry.diagnosis import KILLED, RULES, TRACEBACK
+from eagle_tui.telemetry.deaths import KILLED, RULES, TRACEBACK
 from eagle_tui.ui.keymap import RESERVED, default_keys
 from eagle_tui.ui.keys import key_text
 

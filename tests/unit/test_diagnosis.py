@@ -8,7 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from eagle_tui.telemetry.diagnosis import HARMLESS, RULES, diagnose
+from eagle_tui.telemetry.deaths import RULES
+from eagle_tui.telemetry.diagnosis import HARMLESS, diagnose
 
 LOGS = Path(__file__).parents[1] / "fixtures" / "server_logs"
 
@@ -48,6 +49,22 @@ EXPECTED = {
     "reproduced/detokenizer_sigkill-0.5.23": ("child-killed", "its detokenizer process"),
     "reproduced/foreign_token-0.5.23": ("foreign-token", "outside the vocabulary"),
     "reproduced/parent_sigkill-0.5.23": ("killed", "not by us"),
+    "reproduced/torn_weights-0.5.23": ("model-file", "incomplete metadata"),
+    "reproduced/no_weights-0.5.23": ("model-file", "any model weights with `/models/no_weights`"),
+    "reproduced/torn_config-0.5.23": ("model-file", "config.json' is not a valid JSON file"),
+    "reproduced/other_shape-0.5.23": ("weights", "do not fit its config.json"),
+    "reproduced/unknown_architecture-0.5.23": ("architecture", "FooForCausalLM"),
+    "reproduced/torn_tokenizer-0.5.23": ("tokenizer", "missing or torn"),
+    "reproduced/no_tokenizer-0.5.23": ("tokenizer", "missing or torn"),
+    "reproduced/too_long_context-0.5.23": ("context-length", "99999999 is more than the 4096"),
+    "reproduced/kv_dtype-0.5.23": ("flag-value", "fp8_e5m2 is not supported on CPU"),
+    "reproduced/no_chat_template-0.5.23": ("flag-value", "/models/not-there.jinja"),
+    "reproduced/chunk_not_pages-0.5.23": ("flag-value", "divisible by page_size"),
+    "reproduced/dist_port_taken-0.5.23": ("dist-port", "port 44255, by which the ranks"),
+    "reproduced/no_drafter-0.5.23": ("model", "'/models/not-there'"),
+    "reproduced/bad_override-0.5.23": ("exception", "Expecting property name"),
+    "reproduced/scheduler_segv-0.5.23": ("child-crashed", "crashed with SIGSEGV"),
+    "reproduced/scheduler_abort-0.5.23": ("child-crashed", "crashed with SIGABRT"),
     "reported/oom_load": ("oom-load", "while the server started (asked for 896.00 MiB more)"),
     "reported/oom_prefill": ("oom-run", "in prefill (asked for 1.75 GiB more)"),
     "reported/oom_decode": ("oom-run", "in decode"),
@@ -92,7 +109,8 @@ def test_a_healthy_log_says_nothing(name: str) -> None:
 
 def test_permanent_is_what_another_start_cannot_help() -> None:
     assert {r.name for r in RULES if r.permanent} == {
-        "bad-flag", "driver", "engine", "model", "module", "no-gpu", "warmup",
+        "architecture", "bad-flag", "context-length", "driver", "engine", "flag-value", "model",
+        "model-file", "module", "no-gpu", "tokenizer", "warmup", "weights",
     }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from eagle_tui.supervisor.launches import LOST, Try
 
 TRIES = 2
 """Starts with new settings when the first one was killed from outside."""
-FROM_OUTSIDE = ("killed", "child-killed", "port", LOST)
+FROM_OUTSIDE = ("killed", "child-killed", "port", "dist-port", LOST)
 """Rules of `telemetry.diagnosis` that are not the settings' fault."""
 EARLY_S = 120.0
 """A server that dies by itself so soon after it was ready with new settings cannot live with them:
