@@ -26,6 +26,7 @@ from eagle_tui.cli import (
     phases,
     samples,
     screen,
+    streams,
     verbs,
     welcome,
 )
@@ -76,6 +77,7 @@ for part in (
 def main(argv: list[str] | None = None) -> int:
     """Entry point; ends the process with the exit code."""
     code: Any
+    streams.settle()
     try:
         code = cli.main(args=argv, prog_name="eagle-tui", standalone_mode=False)
     except click.exceptions.Abort:
