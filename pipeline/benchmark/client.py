@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import httpx
 import orjson
 
+from eagle_tui.clock import Clock
 from eagle_tui.config.model import ServerSection
 
 from ..worker import Stopped, Worker
 from .serving import Server, ServerError, bearer
 
 _STOP_POLL_S = 0.25
+_FLUSH_S = 20.0
+_BUSY = 400
+"""What SGLang answers to an order to flush while a request runs."""
 _KEEP_ALIVE_S = 4.0
 """SGLang closes a connection that was idle for five seconds; a request sent then would be lost."""
 
@@ -91,10 +96,18 @@ async def _post(http: httpx.AsyncClient, server: Server, body: dict[str, Any]) -
     return found
 
 
-def flush_cache(server: Server, section: ServerSection) -> None:
-    """Empty the prefix cache, so that each measurement reads its prompts anew."""
+def flush_cache(server: Server, section: ServerSection, clock: Clock) -> None:
+    """Empty the prefix cache, so that each measurement reads its prompts anew. ServerError when it
+    cannot be emptied; a server that is still busy with what was asked before is waited for."""
     headers = bearer(section.admin_api_key_env or section.api_key_env)
-    try:
-        httpx.post(f"{server.url}/flush_cache", timeout=60.0, headers=headers).raise_for_status()
-    except httpx.HTTPError as error:
-        raise ServerError(f"{server.url}: its cache cannot be emptied ({error})") from error
+    end = clock.monotonic() + _FLUSH_S
+    while True:
+        try:
+            answer = httpx.post(f"{server.url}/flush_cache", timeout=60.0, headers=headers)
+            if answer.status_code == _BUSY and clock.monotonic() < end:
+                time.sleep(_STOP_POLL_S)
+                continue
+            answer.raise_for_status()
+        except httpx.HTTPError as error:
+            raise ServerError(f"{server.url}: its cache cannot be emptied ({error})") from error
+        return

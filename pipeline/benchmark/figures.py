@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -69,6 +69,10 @@ class Accept:
         return out
 
 
+COPY: Final = "#"
+"""Between a prompt's id and the number of its copy, where it is asked more than once."""
+
+
 @dataclass(frozen=True)
 class Timed:
     """One prompt, decoded once."""
@@ -78,6 +82,11 @@ class Timed:
     tokens: int
     seconds: float
     """Of this request alone."""
+
+    @property
+    def prompt(self) -> str:
+        """The id without the number of the copy."""
+        return self.id.partition(COPY)[0]
 
 
 @dataclass(frozen=True)
@@ -100,15 +109,19 @@ def paired_speedup(
     """The quotient of tokens per second, over the same prompts with and without the drafter.
 
     The interval is a paired bootstrap: prompts are drawn with replacement, each with both its
-    times, so that a hard prompt weighs on both sides. `factor` is the quotient of the throughputs
-    where many requests ran at a time: the mean then is it, and the interval is as wide in
-    proportion as that of single requests. ValueError when the prompts differ.
+    times, so that a hard prompt weighs on both sides. A prompt that was asked several times is
+    drawn with all of them: copies tell nothing new of how prompts differ. `factor` is the quotient
+    of the throughputs where many requests ran at a time: the mean then is it, and the interval is
+    as wide in proportion as that of single requests. ValueError when the prompts differ.
     """
     if [t.id for t in base] != [t.id for t in draft] or not base:
         raise ValueError("both sides must have decoded the same prompts, at least one")
-    table = np.array(
-        [(b.tokens, b.seconds, d.tokens, d.seconds) for b, d in zip(base, draft, strict=True)]
-    )
+    sums: dict[str, list[float]] = {}
+    for b, d in zip(base, draft, strict=True):
+        one = sums.setdefault(b.prompt, [0.0] * 4)
+        for place, value in enumerate((b.tokens, b.seconds, d.tokens, d.seconds)):
+            one[place] += value
+    table = np.array(list(sums.values()))
 
     def quotient(sums: Any) -> Any:
         return (sums[..., 2] / sums[..., 3]) / (sums[..., 0] / sums[..., 1])

@@ -14,7 +14,7 @@ from eagle_tui.rundir.jsonl import Appender
 
 from ..worker import Worker
 from .client import ask, flush_cache
-from .figures import Accept, Timed
+from .figures import COPY, Accept, Timed
 from .prompts import Prompt
 from .serving import Server, ServerError
 
@@ -31,7 +31,7 @@ class Answer:
     ids: tuple[int, ...]
     seconds: float
     rounds: int
-    """Passes of verification; 0 without a drafter."""
+    """Passes of verification; 0 without a drafter, or when they are not told."""
     taken: tuple[int, ...]
     """`taken[i]` rounds accepted i drafts."""
 
@@ -135,7 +135,7 @@ def requests_for(prompts: Sequence[Prompt], concurrency: int) -> list[Prompt]:
     server that is half idle."""
     copies = max(1, -(-2 * concurrency // len(prompts)))
     return [
-        Prompt(p.id if copy == 0 else f"{p.id}#{copy}", p.dataset, p.ids)
+        Prompt(p.id if copy == 0 else f"{p.id}{COPY}{copy}", p.dataset, p.ids)
         for copy in range(copies)
         for p in prompts
     ]
@@ -149,8 +149,6 @@ def measure(
     prompts: Sequence[Prompt],
     concurrency: int,
     answered: Callable[[Answer], None],
-    *,
-    drafted: bool,
 ) -> Measurement:
     """Warm the server up, empty its cache, and ask every prompt. ServerError or Stopped."""
     wanted = requests_for(prompts, concurrency)
@@ -162,13 +160,13 @@ def measure(
         return
 
     async def take(place: int, body: dict[str, Any], seconds: float) -> None:
-        answers[place] = _answer(wanted[place], body, seconds, drafted=drafted)
+        answers[place] = _answer(wanted[place], body, seconds)
         answered(answers[place])
 
     async def run() -> float:
         warm = bodies[: max(_WARM_UP, min(concurrency, len(bodies)))]
         await ask(worker, server, section, warm, concurrency, ignore)
-        await asyncio.to_thread(flush_cache, server, section)
+        await asyncio.to_thread(flush_cache, server, section, worker.clock)
         began = worker.clock.monotonic()
         await ask(worker, server, section, bodies, concurrency, take)
         return worker.clock.monotonic() - began
@@ -233,22 +231,26 @@ def ask_gaps(
     return Gaps(found, round(noise, 4))
 
 
-def _answer(prompt: Prompt, body: dict[str, Any], seconds: float, *, drafted: bool) -> Answer:
+def _answer(prompt: Prompt, body: dict[str, Any], seconds: float) -> Answer:
     meta, ids = body["meta_info"], body.get("output_ids")
     if not isinstance(ids, list) or not ids:
         raise ServerError(f"an answer without output_ids: {str(body)[:200]}")
-    rounds = int(meta.get("spec_verify_ct") or 0)
-    if drafted and not rounds and len(ids) > 2:
-        raise ServerError(
-            "the server does not speculate: it counts no passes of verification "
-            "(meta_info.spec_verify_ct), although it was started with a drafter"
-        )
-    taken = meta.get("spec_correct_drafts_histogram") or []
+    # The older name is an alias where both are told.
+    taken = meta.get("spec_correct_drafts_histogram") or meta.get("spec_accept_histogram") or []
     return Answer(
         prompt.id,
         prompt.dataset,
         tuple(int(i) for i in ids),
         seconds,
-        rounds,
+        rounds_of(meta, len(ids)),
         tuple(int(n) for n in taken),
     )
+
+
+def rounds_of(meta: dict[str, Any], tokens: int) -> int:
+    """Passes of verification of an answer of so many tokens, as its `meta_info` tells them, or as
+    they follow from the accept length (tokens over passes); 0 where neither is told."""
+    if rounds := int(meta.get("spec_verify_ct") or 0):
+        return rounds
+    length = float(meta.get("spec_accept_length") or 0.0)
+    return round(tokens / length) if length > 0 else 0

@@ -19,6 +19,7 @@ class Setting:
     topk: int
     draft_tokens: int
     concurrency: int
+    """0: all of them, where none could be measured."""
     accept: float | None
     baseline_tok_s: float
     drafter_tok_s: float
@@ -191,7 +192,7 @@ def _sweep(sweep: Sequence[Setting]) -> list[str]:
             str(s.steps),
             str(s.topk),
             str(s.draft_tokens),
-            str(s.concurrency),
+            str(s.concurrency or "–"),
             *(
                 (f"failed: {_cell(s.failed)}", "", "", "")
                 if s.failed

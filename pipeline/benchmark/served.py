@@ -2,66 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from eagle_tui.config.model import FlagValue
 from eagle_tui.rundir.manifest import fingerprint
 
 from .. import targets
 from ..drafter.check import algorithm_fault
 from ..drafter.config import read_config
 from ..worker import Failed, Refused, Worker
-from .figures import Speedup, paired_speedup, rounded
+from .figures import COPY, Speedup, paired_speedup, rounded
 from .identity import Identity, Pair, compare
-from .measure import Answer, Kept, Measurement, ask_gaps, measure, requests_for
+from .measure import Kept, Measurement
 from .outcome import open_export, provenance, simulated_accept, versions, write
 from .prompts import held_out
 from .report import Report, Setting
-from .serving import Server, ServerError, launchable, merged
+from .serving import launchable, merged
+from .sweep import BASELINE, Sweep, Variant, variants
 from .verdict import verdict
 
-BASELINE = "baseline"
 TIE_GAP = 0.25
 """Logits in bfloat16 are steps of an eighth and more apart; so close together they may change
 places with the shape of the batch."""
 MOST_NOISE = 1.0
 """A target whose own answers are further from its choice than this is not rounding."""
-_SPECULATIVE_REQUESTS = 48
-"""SGLang's own limit of running requests while it speculates, unless it is told one."""
-
-
-@dataclass(frozen=True)
-class Variant:
-    """Speculation settings of one server."""
-
-    steps: int
-    topk: int
-    draft_tokens: int
-
-    @property
-    def name(self) -> str:
-        """For files and reports."""
-        return f"steps{self.steps}-topk{self.topk}-tokens{self.draft_tokens}"
-
-
-def variants(steps: Sequence[int], topk: Sequence[int], tokens: Sequence[int]) -> list[Variant]:
-    """Every combination that SGLang would run as it is given, each once. With one branch the draft
-    tokens follow from the steps; with more, by default each step adds as many as it has branches.
-    """
-    found: dict[Variant, None] = {}
-    for s in steps:
-        for k in topk:
-            if k == 1:
-                found[Variant(s, 1, s + 1)] = None
-                continue
-            most = 1 + k + (s - 1) * k * k
-            for n in tokens or [1 + s * k]:
-                if n <= most:
-                    found[Variant(s, k, n)] = None
-    return list(found)
 
 
 @dataclass(frozen=True)
@@ -92,10 +57,6 @@ class Served:
             raise Refused(
                 "bench.draft_tokens holds no number that bench.steps and bench.topk can give"
             )
-        self._failed: dict[str, str] = {}
-        self._version = ""
-        self._done = 0
-        self._told_s = 0.0
 
     def _refuse_wrong_algorithm(self) -> None:
         config = read_config(self._export.directory / "config.json")
@@ -123,144 +84,26 @@ class Served:
             ]
         )
         kept = Kept(self._worker.run.phase("bench") / "measured.jsonl", key)
+        sweep = Sweep(
+            self._worker,
+            self._section,
+            self._export.directory,
+            self._prompts,
+            len(self._variants),
+            kept,
+        )
         try:
-            self._baseline(kept)
+            sweep.run(None)
+            if not any(kept.get(BASELINE, c) for c in self._settings.concurrency):
+                raise Failed(f"The target without the drafter: {_reasons(sweep)}")
             for variant in self._variants:
-                self._with(variant, kept)
+                sweep.run(variant)
         finally:
             kept.close()
         compared = self._compare(kept)
         if not compared:
-            reasons = "; ".join(f"{name}: {why}" for name, why in self._failed.items())
-            raise Failed(f"No setting of the drafter could be measured. {reasons}")
-        self._write(kept, compared, inputs)
-
-    # -- measuring ---------------------------------------------------------------------------------
-
-    def _flags(self, variant: Variant | None) -> dict[str, FlagValue]:
-        more: dict[str, FlagValue] = {}
-        if variant is not None:
-            more = {
-                "speculative-algorithm": "EAGLE3",
-                "speculative-draft-model-path": str(self._export.directory),
-                "speculative-num-steps": variant.steps,
-                "speculative-eagle-topk": variant.topk,
-                "speculative-num-draft-tokens": variant.draft_tokens,
-            }
-        flags = merged(self._section, more, without=("speculative-",))
-        most = max(self._settings.concurrency)
-        if most > _SPECULATIVE_REQUESTS:
-            flags.setdefault("max-running-requests", most)
-        return flags
-
-    def _baseline(self, kept: Kept) -> None:
-        todo = self._todo(BASELINE, kept)
-        if not todo:
-            return
-        try:
-            with self._server(BASELINE, None) as server:
-                for concurrency in todo:
-                    one = self._measure(server, BASELINE, concurrency, drafted=False)
-                    if self._settings.temperature == 0:
-                        gaps = ask_gaps(
-                            self._worker, server, self._section, self._prompts, one.answers
-                        )
-                        one = replace(one, gaps=gaps.by_prompt, noise=gaps.noise)
-                    kept.add(one)
-        except ServerError as error:
-            raise Failed(f"The target without the drafter: {error}") from error
-
-    def _todo(self, name: str, kept: Kept) -> list[int]:
-        """Concurrencies that are still to be measured; the others count as done."""
-        todo = []
-        for concurrency in self._settings.concurrency:
-            one = kept.get(name, concurrency)
-            if one is None:
-                todo.append(concurrency)
-            else:
-                self._done += len(one.answers)
-        return todo
-
-    def _with(self, variant: Variant, kept: Kept) -> None:
-        todo = self._todo(variant.name, kept)
-        if not todo:
-            return
-        try:
-            with self._server(variant.name, variant) as server:
-                self._check(server, variant)
-                for concurrency in todo:
-                    kept.add(self._measure(server, variant.name, concurrency, drafted=True))
-        except ServerError as error:
-            self._failed[variant.name] = str(error)
-            self._worker.log.note(f"{variant.name} could not be measured: {error}", "warning")
-
-    def _server(self, name: str, variant: Variant | None) -> Server:
-        self._worker.check_stop()
-        self._worker.log.note(f"starts the server: {name}")
-        return Server(self._worker, self._section, name, self._flags(variant))
-
-    def _check(self, server: Server, variant: Variant) -> None:
-        """The server may take settings otherwise than they were given."""
-        info = server.info()
-        self._version = str(info.get("version", ""))
-        wanted = {
-            "speculative_algorithm": "EAGLE3",
-            "speculative_num_steps": variant.steps,
-            "speculative_eagle_topk": variant.topk,
-            "speculative_num_draft_tokens": variant.draft_tokens,
-        }
-        for name, value in wanted.items():
-            if name in info and info[name] != value:
-                raise ServerError(f"the server runs with {name} = {info[name]}, not {value}")
-
-    def _measure(
-        self, server: Server, name: str, concurrency: int, *, drafted: bool
-    ) -> Measurement:
-        tokens, rounds = 0, 0
-        began = self._worker.clock.monotonic()
-
-        def answered(answer: Answer) -> None:
-            nonlocal tokens, rounds
-            tokens += len(answer.ids)
-            rounds += answer.rounds
-            self._done += 1
-            seconds = self._worker.clock.monotonic() - began
-            self._tell(name, concurrency, tokens, rounds, seconds)
-
-        one = measure(
-            self._worker,
-            server,
-            self._section,
-            name,
-            self._prompts,
-            concurrency,
-            answered,
-            drafted=drafted,
-        )
-        told = f"{name} at concurrency {concurrency}: {one.tok_s:,.1f} tok/s"
-        if rounds:
-            told += f", accept length {tokens / rounds:.2f}"
-        self._worker.log.note(told)
-        return one
-
-    def _tell(self, name: str, concurrency: int, tokens: int, rounds: int, seconds: float) -> None:
-        log = self._worker.log
-        each = [len(requests_for(self._prompts, c)) for c in self._settings.concurrency]
-        log.emit(
-            "progress",
-            done=self._done,
-            total=sum(each) * (1 + len(self._variants)),
-            unit="prompts",
-            detail=f"{name}, {concurrency} at a time",
-        )
-        now = self._worker.clock.monotonic()
-        if now - self._told_s >= 1.0 and seconds > 0:
-            self._told_s = now
-            values = {
-                "accept": round(tokens / rounds, 4) if rounds else None,
-                "tok_s": round(tokens / seconds, 1),
-            }
-            log.emit("metric", values=values)
+            raise Failed(f"No setting of the drafter could be measured. {_reasons(sweep)}")
+        self._write(kept, sweep, compared, inputs)
 
     # -- telling -----------------------------------------------------------------------------------
 
@@ -280,7 +123,9 @@ class Served:
                 found.append(Compared(variant, base, one, gain))
         return found
 
-    def _write(self, kept: Kept, compared: list[Compared], inputs: dict[str, str]) -> None:
+    def _write(
+        self, kept: Kept, sweep: Sweep, compared: list[Compared], inputs: dict[str, str]
+    ) -> None:
         best = max(compared, key=lambda c: c.gain.mean)
         steps, base, one = best.variant.steps, best.base, best.with_drafter
         accept = one.accept(steps)
@@ -315,7 +160,7 @@ class Served:
                 "temperature": self._settings.temperature,
                 "max_new_tokens": self._settings.max_new_tokens,
                 "prompts": len(self._prompts),
-                "flags": self._flags(best.variant),
+                "flags": sweep.flags(best.variant),
             },
             verdict=verdict(
                 best.gain,
@@ -328,11 +173,11 @@ class Served:
                 elsewhere=elsewhere,
             ),
             conditional=accept.conditional(steps),
-            sweep=[self._setting(c) for c in compared] + self._failures(),
+            sweep=[self._setting(c) for c in compared] + self._failures(sweep),
             speed_by_dataset={n: _speeds(base, one, n) for n in names},
             provenance=provenance(self._worker, self._export, serve),
         )
-        write(self._worker, report, inputs, {**versions(), "sglang": self._version})
+        write(self._worker, report, inputs, {**versions(), "sglang": sweep.version})
 
     def _alone(self, kept: Kept, base: Measurement) -> dict[str, Any]:
         """How often the target alone gives the same as itself at another concurrency."""
@@ -356,11 +201,12 @@ class Served:
             speedup=c.gain.to_json(),
         )
 
-    def _failures(self) -> list[Setting]:
+    def _failures(self, sweep: Sweep) -> list[Setting]:
         return [
-            Setting(v.steps, v.topk, v.draft_tokens, 0, None, 0.0, 0.0, {}, self._failed[v.name])
+            Setting(v.steps, v.topk, v.draft_tokens, concurrency, None, 0.0, 0.0, {}, why)
             for v in self._variants
-            if v.name in self._failed
+            for (name, concurrency), why in sweep.failed.items()
+            if name == v.name
         ]
 
 
@@ -371,10 +217,14 @@ def identity_of(base: Measurement, one: Measurement) -> Identity:
         (
             Pair(f"{a.id} of {a.dataset}", a.ids, others[a.id].ids, base.gaps.get(a.id, ()))
             for a in base.answers
-            if "#" not in a.id and a.id in others
+            if COPY not in a.id and a.id in others
         ),
         max(TIE_GAP, min(base.noise, MOST_NOISE)),
     )
+
+
+def _reasons(sweep: Sweep) -> str:
+    return "; ".join(f"{name}: {why}" for (name, _), why in sweep.failed.items())
 
 
 def _side(one: Measurement) -> dict[str, Any]:

@@ -4,7 +4,10 @@ use, with answers that can be reckoned. The shapes are those of SGLang 0.5.23.
 Behaviour by environment: FAKE_STATES names a file with the states of each prompt ({hidden:
 [layer][token], next}); FAKE_FAIL=WORDS exits at start when the flags hold them; FAKE_DIFFER=1
 gives other tokens while speculating; FAKE_PASS_S is the time of one pass of the model; FAKE_LOG
-collects the flags of each start.
+collects the flags of each start. FAKE_DIE=N dies when N requests are there at a time, FAKE_DIE_ONCE
+names a file that is there once it has. FAKE_QUIET=counts tells no passes of verification, =length
+only the accept length, =all not even that it speculates. FAKE_NO_LOGPROBS=1 refuses to give them.
+While a request runs, and once after each, the cache cannot be flushed.
 """
 
 from __future__ import annotations
@@ -31,6 +34,10 @@ DRAFTED = flag("--speculative-draft-model-path") is not None
 LAST = "--enable-return-hidden-states" in FLAGS
 AUX = "--enable-return-aux-hidden-states" in FLAGS
 STATES: dict[str, Any] = {}
+QUIET = os.environ.get("FAKE_QUIET", "")
+DIE_AT = int(os.environ.get("FAKE_DIE", "0"))
+live = 0
+busy = False
 
 
 def next_token(ids: list[int]) -> int:
@@ -62,7 +69,10 @@ def generate(body: dict[str, Any]) -> dict[str, Any]:
             left -= hits + 1
             rounds += 1
         passes = rounds + 1
-        meta |= {"spec_verify_ct": rounds, "spec_correct_drafts_histogram": taken}
+        if not QUIET:
+            meta |= {"spec_verify_ct": rounds, "spec_correct_drafts_histogram": taken}
+        elif QUIET == "length":
+            meta["spec_accept_length"] = count / rounds
     time.sleep(PASS_S * passes)
     if body.get("return_logprob"):
         # As SGLang tells them: from a place in the input on, and of that place itself nothing.
@@ -91,22 +101,47 @@ def states(ids: list[int]) -> Any:
     return rows
 
 
+def gone_before() -> bool:
+    """Has it died already, when it is to die once only?"""
+    mark = os.environ.get("FAKE_DIE_ONCE")
+    if not mark:
+        return False
+    there = os.path.exists(mark)  # noqa: PTH110
+    open(mark, "a").close()  # noqa: PTH123
+    return there
+
+
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
         info = {"version": "0.5.23"}
-        if DRAFTED:
+        if DRAFTED and QUIET != "all":
             info |= {"speculative_algorithm": "EAGLE3", "speculative_num_steps": STEPS}
         self.reply(info)
 
     def do_POST(self) -> None:
+        global live, busy
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
-        self.reply(generate(body) if self.path == "/generate" else {})
+        if self.path == "/flush_cache":
+            status, busy = (400 if busy or live else 200), False
+            self.reply({}, status)
+            return
+        if body.get("return_logprob") and os.environ.get("FAKE_NO_LOGPROBS"):
+            self.reply({"error": "no logprobs"}, 400)
+            return
+        live, busy = live + 1, True
+        if DIE_AT and live >= DIE_AT and not gone_before():
+            print("RuntimeError: out of luck", flush=True)
+            os._exit(1)
+        try:
+            self.reply(generate(body))
+        finally:
+            live -= 1
 
-    def reply(self, body: dict[str, Any]) -> None:
+    def reply(self, body: dict[str, Any], status: int = 200) -> None:
         data = json.dumps(body).encode()
-        self.send_response(200)
+        self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)

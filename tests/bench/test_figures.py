@@ -38,6 +38,22 @@ def test_speedup_is_paired() -> None:
         paired_speedup(base, same[:-1])
 
 
+def test_copies_of_a_prompt_make_the_interval_no_narrower() -> None:
+    base = runs([1.0, 10.0, 3.0, 7.0, 0.5])
+    draft = runs([0.4, 9.0, 2.0, 8.0, 0.2])
+
+    def again(times: list[Timed]) -> list[Timed]:
+        return [
+            Timed(t.id if n == 0 else f"{t.id}#{n}", t.dataset, t.tokens, t.seconds)
+            for n in range(20)
+            for t in times
+        ]
+
+    once, often = paired_speedup(base, draft), paired_speedup(again(base), again(draft))
+    assert often.mean == pytest.approx(once.mean)
+    assert (often.low, often.high) == pytest.approx((once.low, once.high))
+
+
 @pytest.mark.parametrize(
     ("gain", "speeds", "accept", "identical", "words"),
     [
