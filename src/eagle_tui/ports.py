@@ -13,6 +13,15 @@ def free_port(host: str) -> int:
         return int(probe.getsockname()[1])
 
 
+def no_address(host: str) -> str:
+    """Why nothing can listen on that address of this machine; empty: something can."""
+    try:
+        free_port(host)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
 def port_taken(host: str, port: int) -> bool:
     """Whether somebody listens there already. Connections that are only fading do not count."""
     with socket.socket() as probe:

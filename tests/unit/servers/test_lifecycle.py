@@ -282,3 +282,11 @@ async def test_a_server_that_tells_nothing_of_itself_is_not_judged(bench: New) -
     deadline = time.monotonic() + 0.8
     await b.until(server, lambda: time.monotonic() > deadline)
     assert server.state == "unready" and len(b.pids()) == 1
+
+
+async def test_an_address_that_is_not_this_machines(bench: New) -> None:
+    b = bench(host="192.0.2.1")
+    server = b.server()
+    await b.until(server, lambda: server.state == "failed")
+    assert server.reason == "cannot listen on 192.0.2.1: Cannot assign requested address"
+    assert "`host`" in server.status().remedy and b.store.attempts("server", "one") == []

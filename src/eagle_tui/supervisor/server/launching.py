@@ -7,12 +7,34 @@ from pathlib import Path
 
 from eagle_tui.config.model import RunConfig, ServerSection
 from eagle_tui.config.target import NoSuchModel
+from eagle_tui.ports import no_address, port_taken
 from eagle_tui.rundir import keys
 from eagle_tui.supervisor import launch
 from eagle_tui.supervisor.launch import Handle
 from eagle_tui.supervisor.server import memory, resolved
 from eagle_tui.supervisor.server.context import Context, Plan
 from eagle_tui.supervisor.server.start import Start
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Why it cannot be launched now."""
+
+    reason: str
+    remedy: str = ""
+    permanent: bool = False
+    """Waiting cannot help."""
+
+
+def obstacle(section: ServerSection) -> Obstacle | None:
+    """What SGLang itself would find out only after the load, or never say; None: nothing."""
+    if why := no_address(section.host):
+        reason = f"cannot listen on {section.host}: {why}"
+        return Obstacle(reason, "correct `host` of its [[server]] in run.toml", permanent=True)
+    if section.port and port_taken(section.host, section.port):
+        # It would load the model first, and then warm up whoever listens there.
+        return Obstacle(f"port {section.port} is taken by another program; waiting for it")
+    return None
 
 
 @dataclass(frozen=True)

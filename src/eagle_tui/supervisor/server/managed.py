@@ -197,13 +197,14 @@ class ManagedServer:
             return
         if wish.plan.trial and self._tries(wish.plan) >= wish.plan.number:
             return
-        port = self.section.port or free_port(self.section.host)
-        if self.section.port and port_taken(self.section.host, port):
-            # SGLang would load the model first, and then warm up whoever listens there.
+        if (found := launching.obstacle(self.section)) is not None:
+            self.reason, self.remedy = found.reason, found.remedy
             self._retry_at = self._mono() + PORT_AGAIN_S
-            self.reason = f"port {port} is taken by another program; waiting for it"
+            if found.permanent:
+                self.state = "failed"
+                self._say("error", self.reason)
             return
-        self._launch(wish.plan, port)
+        self._launch(wish.plan, self.section.port or free_port(self.section.host))
 
     def _tries(self, plan: Plan) -> int:
         """Launches that were made for a trial."""
