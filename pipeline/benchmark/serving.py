@@ -27,6 +27,8 @@ from ..worker import Refused, Stopped, Worker
 
 _POLL_S = 0.5
 _ASK_S = 30.0
+_GONE_S, _GONE_POLL_S = 10.0, 0.05
+"""How long the processes of a server that was killed are waited for: a driver may hold them."""
 _LAST_BYTES = 16_384
 _LAST_LINES = 4
 _ERROR = re.compile(r"\b\w*(Error|Exception): ")
@@ -183,8 +185,17 @@ class Server:
                 child.wait(self._section.stop_timeout_s)
         _kill_group(child.pid)
         child.wait()
+        self._await_end(child.pid)
         self._child = None
         self._record.unlink(missing_ok=True)
+
+    def _await_end(self, pid: int) -> None:
+        """Wait until none of the group is left: the memory of their GPUs is free only then, and the
+        next server measures it when it starts."""
+        clock = self._worker.clock
+        end = clock.monotonic() + _GONE_S
+        while _kill_group(pid) and clock.monotonic() < end:
+            time.sleep(_GONE_POLL_S)
 
     def _end_left_over(self) -> None:
         body = atomic.read_json(self._record)
@@ -195,6 +206,7 @@ class Server:
         if proc.alive(left) and body.get("run") in (None, self._directory()):
             self._worker.log.note(f"ends a server that a killed worker left (pid {left.pid})")
             _kill_group(left.pid)
+            self._await_end(left.pid)
         self._record.unlink(missing_ok=True)
 
     def _directory(self) -> list[int]:
@@ -214,7 +226,11 @@ def bearer(key_env: str | None) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
-def _kill_group(pid: int) -> None:
-    """SIGKILL to a process that leads a session of its own, and to all that it started in it."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+def _kill_group(pid: int) -> bool:
+    """SIGKILL to a process that leads a session of its own, and to all that it started in it; gives
+    whether there was any."""
+    try:
         os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
