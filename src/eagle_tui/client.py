@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import json
 import os
 import shutil
 import subprocess
@@ -18,7 +19,6 @@ import uuid
 from pathlib import Path
 from typing import Any, TypeVar
 
-import httpx
 from pydantic import BaseModel, ValidationError
 
 from eagle_tui import proc
@@ -39,6 +39,7 @@ from eagle_tui.records import JournalPage, JournalQuery
 from eagle_tui.rundir import atomic, owner
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.rundir.unixsocket import address
+from eagle_tui.unixhttp import NoAnswer, UnixHttp
 from eagle_tui.versions import read_status
 
 ANSWER_S = 5.0
@@ -71,6 +72,10 @@ class StartFailed(ClientError):
         self.code = code
 
 
+class NotYours(Down):
+    """Another user's run: its supervisor answers him alone."""
+
+
 class Halted(ClientError):
     """The run's supervisor is there and held by a stop signal."""
 
@@ -92,7 +97,7 @@ def last_status(run: RunDir) -> Status | None:
         body = atomic.read_json(run.root / "status.json")
         return None if body is None else Status.from_json(body)
     except (ValueError, ValidationError) as error:
-        raise ClientError(f"{run.root}/status.json cannot be read: {error}") from error
+        raise ClientError(f"{error}; move it away, or `eagle-tui up` writes it anew") from error
 
 
 def is_down(run: RunDir) -> bool:
@@ -124,6 +129,10 @@ def require_run(run: RunDir) -> None:
     """NotARun unless there is a run.toml."""
     if run.config.is_file():
         return
+    if os.path.lexists(run.config):
+        raise NotARun(f"{run.config}: no file that can be read; move it away")
+    if run.root.exists() and not run.root.is_dir():
+        raise NotARun(f"{run.root}: a file; a run is a directory with a run.toml")
     what = "no run.toml there" if run.root.is_dir() else "there is no such directory"
     raise NotARun(f"{run.root}: {what}; `eagle-tui init {run.root}` makes a run")
 
@@ -179,14 +188,21 @@ def answers(run: RunDir) -> bool:
     """Whether a supervisor answers on the socket now."""
     if not run.socket.exists():
         return False
-    transport = httpx.HTTPTransport(uds=address(run.socket))
-    with httpx.Client(
-        transport=transport, base_url="http://run", timeout=ANSWER_S, trust_env=False
-    ) as client:
+
+    async def look() -> bool:
+        http = _http(run)
         try:
-            return client.get("/v1/status").status_code == 200
-        except httpx.HTTPError:
+            return (await http.ask("GET", "/v1/status"))[0] == 200
+        except NoAnswer:
             return False
+        finally:
+            await http.close()
+
+    return asyncio.run(look())
+
+
+def _http(run: RunDir) -> UnixHttp:
+    return UnixHttp(lambda: address(run.socket), ANSWER_S)
 
 
 def rests(run: RunDir, before: Status) -> str:
@@ -210,6 +226,12 @@ def ensure_supervisor(run: RunDir, *, up: bool = False) -> bool:
     require_run(run)
     if why := halted(run):
         raise Halted(f"{run.root}: {why}")
+    if run.socket.exists() and not os.access(run.socket, os.R_OK | os.W_OK):
+        whose = run.socket.stat().st_uid
+        raise NotYours(
+            f"{run.root}: the run belongs to the user with uid {whose}, and its supervisor answers "
+            "that user alone"
+        )
     if answers(run):
         return False
     if not up:
@@ -231,13 +253,7 @@ class SocketClient(RunFiles):
         self._origin = f"{origin}:{os.environ.get('USER', os.getuid())}"
         self._revive = revive
         self._tried = float("-inf")
-        self._http = httpx.AsyncClient(
-            transport=httpx.AsyncHTTPTransport(uds=address(run.socket)),
-            base_url="http://run",
-            timeout=ANSWER_S,
-            # A proxy of the environment has no business with a unix socket.
-            trust_env=False,
-        )
+        self._http = _http(run)
 
     @property
     def readonly(self) -> str:
@@ -252,7 +268,7 @@ class SocketClient(RunFiles):
 
     async def close(self) -> None:
         """Give the connection back."""
-        await self._http.aclose()
+        await self._http.close()
         await self.close_files()
 
     async def status(self) -> Status:
@@ -338,24 +354,24 @@ class SocketClient(RunFiles):
         params: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
         try:
-            answer = await self._http.request(method, path, json=body, params=params)
-        except httpx.HTTPError as first:
+            code, answer = await self._http.ask(method, path, body, params)
+        except NoAnswer as first:
             # Every order carries an id, so asking again does nothing twice.
             await self._start_again(first)
             try:
-                answer = await self._http.request(method, path, json=body, params=params)
-            except httpx.HTTPError as error:
+                code, answer = await self._http.ask(method, path, body, params)
+            except NoAnswer as error:
                 raise ClientError(_gone(self._run, error)) from error
         try:
-            found = answer.json()
+            found = json.loads(answer)
         except ValueError as error:
             raise ClientError(f"the supervisor's answer to {path} is not JSON") from error
-        if answer.status_code != 200 or not isinstance(found, dict):
+        if code != 200 or not isinstance(found, dict):
             said = found.get("error") if isinstance(found, dict) else None
-            raise ClientError(str(said or f"the supervisor answers {answer.status_code} to {path}"))
+            raise ClientError(str(said or f"the supervisor answers {code} to {path}"))
         return found
 
-    async def _start_again(self, error: Exception) -> None:
+    async def _start_again(self, error: NoAnswer) -> None:
         """Start a supervisor that is gone, unless the run is down or it was just tried."""
         now = time.monotonic()
         if not self._revive or now - self._tried < REVIVE_S:
@@ -367,9 +383,9 @@ class SocketClient(RunFiles):
         await asyncio.to_thread(ensure_supervisor, self._run)
 
 
-def _gone(run: RunDir, error: Exception) -> str:
+def _gone(run: RunDir, error: NoAnswer) -> str:
     # The run comes last: a screen knows it, and its line is short.
-    why = halted(run) or f"the supervisor does not answer ({type(error).__name__}); trying again"
+    why = halted(run) or f"the supervisor does not answer ({error}); trying again"
     return f"{why}: {run.root}"
 
 

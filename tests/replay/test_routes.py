@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import httpx
 import pytest
 import pytest_asyncio
+import uvicorn
 
 from eagle_tui.cli.look import at_end
 from eagle_tui.client import SocketClient
@@ -20,6 +21,7 @@ from eagle_tui.history import Recorder
 from eagle_tui.protocol import Status
 from eagle_tui.replay.client import ReplayClient
 from eagle_tui.rundir.paths import RunDir
+from eagle_tui.rundir.unixsocket import address
 from eagle_tui.supervisor.app import make_app
 from eagle_tui.supervisor.archive import Archive
 from eagle_tui.supervisor.core import Supervisor
@@ -43,11 +45,18 @@ async def live(recorded: RunDir) -> AsyncIterator[SocketClient]:
         board=SimpleNamespace(run=recorded),
     )
     app = make_app(cast(Supervisor, parts))
+    config = uvicorn.Config(
+        app, uds=address(recorded.socket), log_config=None, lifespan="off", ws="none"
+    )
+    server = uvicorn.Server(config)
+    serving = asyncio.create_task(server._serve())
+    while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
+        await asyncio.sleep(0.005)
     client = SocketClient(recorded, revive=False)
-    await client._http.aclose()
-    client._http = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://run")
     yield client
     await client.close()
+    server.should_exit = True
+    await serving
     store.close()
 
 
@@ -94,6 +103,6 @@ async def test_the_report_is_written_by_the_supervisor(
 
 async def test_a_wrong_question_is_a_sentence(live: SocketClient) -> None:
     for params in ({"since": "soon"}, {"since": "nan"}, {"step": "inf"}):
-        answer = await live._http.get("/v1/history", params=params)
-        assert answer.status_code == 400
-        assert "expected a number" in answer.json()["error"]
+        code, body = await live._http.ask("GET", "/v1/history", params=params)
+        assert code == 400
+        assert "expected a number" in json.loads(body)["error"]

@@ -42,7 +42,10 @@ LAYERS: dict[str, set[str]] = {
             "troubles",
         ),
     },
-    "client": {"client_api", "protocol", "rundir", "reader", "versions", "records", "proc"},
+    "client": {
+        *("client_api", "protocol", "rundir", "reader", "versions", "records", "proc", "unixhttp"),
+    },
+    "unixhttp": set(),
     "versions": {"protocol"},
     "client_api": {"protocol", "records"},
     "records": {"protocol"},
