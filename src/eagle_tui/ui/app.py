@@ -29,6 +29,7 @@ from eagle_tui.ui.screens.base import RunScreen
 from eagle_tui.ui.screens.catalog import SCREENS
 from eagle_tui.ui.screens.overview import OverviewScreen
 from eagle_tui.ui.terminal_app import TerminalApp
+from eagle_tui.ui.work import begin
 
 POLL_S = 1.0
 ANSWER_S = 10.0
@@ -241,9 +242,7 @@ class EagleApp(TerminalApp, inherit_bindings=False):
             self.set_timer(5.0, self._start_polling)
 
     def _start_polling(self) -> None:
-        self.run_worker(
-            self._poll_forever(), group=_POLL_GROUP, exclusive=True, exit_on_error=False
-        )
+        begin(self, self._poll_forever, group=_POLL_GROUP, exclusive=True, exit_on_error=False)
 
     async def _poll_forever(self) -> None:
         """Poll, then wait for the rest of the second: slow polls never overlap."""

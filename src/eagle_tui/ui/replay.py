@@ -17,6 +17,7 @@ from eagle_tui.place import EXAMPLES, share_of, time_of
 from eagle_tui.protocol import Status
 from eagle_tui.ui.app import EagleApp
 from eagle_tui.ui.widgets.ask import AskLine
+from eagle_tui.ui.work import begin
 
 STEP_S, FAST_STEP_S = 10.0, 60.0
 """What a step goes, and what it goes where a second is a minute or more."""
@@ -145,7 +146,7 @@ class ReplayApp(EagleApp):
             self.notify(f"{mark.kind}: {mark.text}", timeout=4, markup=False)
             self.poll_soon()
 
-        self.run_worker(go(), group="mark", exclusive=True)
+        begin(self, go, group="mark", exclusive=True)
 
     def _to_time(self, text: str) -> None:
         time = self._timeline

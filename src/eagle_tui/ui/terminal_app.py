@@ -26,6 +26,7 @@ from eagle_tui.ui.key_order import KeyDone, KeyOrder
 from eagle_tui.ui.keymap import load_keymap
 from eagle_tui.ui.palette import Palette, palette
 from eagle_tui.ui.terminal import TerminalWatch, can_suspend
+from eagle_tui.ui.work import begin
 
 RELOAD_S = 2.0
 """How often theme files are looked at: a few stat calls."""
@@ -165,7 +166,7 @@ class TerminalApp(App[None], inherit_bindings=False):
         self.terminal.start()
         self.set_keymap(self.keymap.bindings())
         self.app_resume_signal.subscribe(self, lambda _app: self.repaint())
-        self.run_worker(self._watch_themes(), group="themes", exit_on_error=False)
+        begin(self, self._watch_themes, group="themes", exit_on_error=False)
         for note in self.notes:
             self.notify(note, severity="warning", markup=False)
 

@@ -23,6 +23,7 @@ from eagle_tui.ui.screens.retune import RetuneDialog
 from eagle_tui.ui.widgets.alert import AlertLine
 from eagle_tui.ui.widgets.footer import KeyFooter
 from eagle_tui.ui.widgets.header import Header
+from eagle_tui.ui.work import begin
 
 if TYPE_CHECKING:
     from eagle_tui.ui.app import EagleApp
@@ -165,7 +166,7 @@ class RunScreen(Screen[None]):
             return
         if self._load_timer is not None:
             self._load_timer.stop()
-        self.run_worker(self._load(), group="load", exclusive=True)
+        begin(self, self._load, group="load", exclusive=True)
 
     async def _load(self) -> None:
         assert self.LOAD_EVERY_S is not None
@@ -210,7 +211,7 @@ class RunScreen(Screen[None]):
             self.app.push_screen(dialog(action, status, self.selected_dataset()))
         else:
             assert action.verb is not None
-            self.run_worker(self._send(action.verb), group="command", exit_on_error=False)
+            begin(self, self._send, action.verb, group="command", exit_on_error=False)
 
     async def _send(self, verb: str) -> None:
         try:
@@ -233,7 +234,7 @@ class RunScreen(Screen[None]):
             else:
                 self.notify(f"Written: {path}", markup=False, timeout=8)
 
-        self.run_worker(write(), group="report", exclusive=True, exit_on_error=False)
+        begin(self, write, group="report", exclusive=True, exit_on_error=False)
 
     def do_help(self) -> None:
         self.app.push_screen(HelpScreen(self.NAME))

@@ -8,6 +8,7 @@ from eagle_tui.client_api import ClientError
 from eagle_tui.ui.frame import Frame
 from eagle_tui.ui.screens.base import RunScreen
 from eagle_tui.ui.window import Window
+from eagle_tui.ui.work import begin
 
 
 class ChartedScreen(RunScreen):
@@ -35,7 +36,7 @@ class ChartedScreen(RunScreen):
         """Ask for the history that is lacking; once at a time."""
         if not self._fetching and self.eagle.past.lacks(self.metrics()):
             self._fetching = True
-            self.run_worker(self._load_past(), group="past")
+            begin(self, self._load_past, group="past")
 
     async def _load_past(self) -> None:
         app = self.eagle

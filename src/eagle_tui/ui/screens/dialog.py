@@ -33,6 +33,7 @@ from eagle_tui.ui.widgets.fields import (
     field_values,
 )
 from eagle_tui.ui.widgets.settings import SettingsField
+from eagle_tui.ui.work import begin
 from eagle_tui.ui.wrap import wrap
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ class ActionDialog(ModalScreen[None]):
     def _start_preview(self, then_send: bool = False) -> None:
         args = self._arguments()
         if args is not None:
-            self.run_worker(self._preview(args, then_send), group="preview", exclusive=True)
+            begin(self, self._preview, args, then_send, group="preview", exclusive=True)
 
     async def _preview(self, args: dict[str, Any], then_send: bool) -> None:
         try:
@@ -210,7 +211,7 @@ class ActionDialog(ModalScreen[None]):
 
     def _send(self, args: dict[str, Any]) -> None:
         self._confirming = True
-        self.run_worker(self._command(args), group="command")
+        begin(self, self._command, args, group="command")
 
     async def _command(self, args: dict[str, Any]) -> None:
         try:

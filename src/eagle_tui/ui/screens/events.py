@@ -17,6 +17,7 @@ from eagle_tui.ui.screens.base import RunScreen, keys_of
 from eagle_tui.ui.screens.undo import UndoDialog
 from eagle_tui.ui.widgets.ask import AskLine
 from eagle_tui.ui.widgets.journal import AlertList, EntryDetail, JournalList
+from eagle_tui.ui.work import begin
 
 TALL = 36
 
@@ -92,7 +93,7 @@ class EventsScreen(RunScreen):
         self.book.move(by)
         self._show()
         if self.book.older() or not self.book.at_newest:
-            self.run_worker(self._fill(), group="pages", exclusive=True)
+            begin(self, self._fill, group="pages", exclusive=True)
 
     async def _fill(self) -> None:
         """Fetch the pages that are near."""

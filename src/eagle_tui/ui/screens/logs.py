@@ -17,6 +17,7 @@ from eagle_tui.ui.log_window import LogWindow
 from eagle_tui.ui.screens.base import RunScreen, keys_of
 from eagle_tui.ui.widgets.ask import AskLine
 from eagle_tui.ui.widgets.log_view import LogList, LogView, Scrolled
+from eagle_tui.ui.work import begin
 
 WIDE = 120
 """Columns from which the list of logs stands beside the log."""
@@ -86,13 +87,13 @@ class LogsScreen(RunScreen):
         frame = self.eagle.frame
         if self.eagle.mode and frame is not None:
             # A replay shows what was: the log stands at the same time.
-            self.run_worker(self._go_to_time(frame.status.at), group="rows", exclusive=True)
+            begin(self, self._go_to_time, frame.status.at, group="rows", exclusive=True)
         else:
             self._go(None)
 
     def _go(self, offset: int | None) -> None:
         """Show the rows around a byte; None: the end."""
-        self.run_worker(self._fill_around(offset), group="rows", exclusive=True)
+        begin(self, self._fill_around, offset, group="rows", exclusive=True)
 
     async def _fill_around(self, offset: int | None) -> None:
         window, client = self.window, self.eagle.client
@@ -145,7 +146,7 @@ class LogsScreen(RunScreen):
         """Fetch more where an end of what is held is near."""
         window = self.window
         if not self._busy and (window.older() or window.newer(self.view.rows)):
-            self.run_worker(self._fill_guarded(), group="rows", exclusive=True)
+            begin(self, self._fill_guarded, group="rows", exclusive=True)
 
     async def _fill_guarded(self) -> None:
         try:
@@ -259,7 +260,7 @@ class LogsScreen(RunScreen):
         if not self.window.text:
             self.do_search()
             return
-        self.run_worker(self._find(backward), group="rows", exclusive=True)
+        begin(self, self._find, backward, group="rows", exclusive=True)
 
     async def _find(self, backward: bool) -> None:
         """Look for the text, look after look, and go to where it is."""
@@ -296,7 +297,7 @@ class LogsScreen(RunScreen):
         if share is not None:
             self._to(int(self.window.size * share))
         elif at is not None:
-            self.run_worker(self._go_to_time(at), group="rows", exclusive=True)
+            begin(self, self._go_to_time, at, group="rows", exclusive=True)
 
     async def _go_to_time(self, at: float) -> None:
         window = self.window

@@ -11,6 +11,7 @@ from eagle_tui.protocol import Status
 from eagle_tui.ui.screens.dialog import ActionDialog, Field, Words
 from eagle_tui.ui.widgets.fields import Changed
 from eagle_tui.ui.widgets.settings import Explained, ServerField, SettingsField
+from eagle_tui.ui.work import begin
 
 SHORT = 30
 """Rows below which the settings scroll, so that what is said of them stays in sight."""
@@ -60,7 +61,7 @@ class RetuneDialog(ActionDialog):
         self.query_one("#explained", Words).say(message.text, "muted")
 
     def _ask(self) -> None:
-        self.run_worker(self._load(), group="tuning", exclusive=True, exit_on_error=False)
+        begin(self, self._load, group="tuning", exclusive=True, exit_on_error=False)
 
     async def _load(self) -> None:
         """What is in force on the server that is chosen; again, while it is not all known yet."""

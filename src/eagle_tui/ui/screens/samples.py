@@ -24,6 +24,7 @@ from eagle_tui.ui.token_lines import summary, token_lines
 from eagle_tui.ui.widgets.ask import AskLine
 from eagle_tui.ui.widgets.sample_list import SampleList
 from eagle_tui.ui.widgets.sample_reader import SampleReader
+from eagle_tui.ui.work import begin
 
 WIDE = 120
 """Columns from which list and reader stand side by side."""
@@ -104,7 +105,7 @@ class SamplesScreen(RunScreen):
         self._look_on()
 
     def _look_on(self) -> None:
-        self.run_worker(self._look(), group="look", exclusive=True)
+        begin(self, self._look, group="look", exclusive=True)
 
     async def _look(self) -> None:
         """Look on as long as the list wants more."""
@@ -134,7 +135,7 @@ class SamplesScreen(RunScreen):
             self._tokens = None
             self.reader.show(None)
             if head is not None:
-                self.run_worker(self._open(head), group="open", exclusive=True)
+                begin(self, self._open, head, group="open", exclusive=True)
 
     async def _open(self, head: SampleHead) -> None:
         try:
@@ -148,7 +149,7 @@ class SamplesScreen(RunScreen):
     def _lay_out(self) -> None:
         """Make the lines anew, as after another width or fold."""
         if self.reader.sample is not None:
-            self.run_worker(self._fill(), group="fill", exclusive=True)
+            begin(self, self._fill, group="fill", exclusive=True)
 
     async def _fill(self) -> None:
         """Make the lines of what is open, in a thread: texts may be huge."""
@@ -263,7 +264,7 @@ class SamplesScreen(RunScreen):
         if self.reader.sample is None:
             self._no_sample()
             return
-        self.run_worker(self._copy(self.reader.sample), group="copy")
+        begin(self, self._copy, self.reader.sample, group="copy")
 
     def _no_sample(self) -> None:
         self.notify("There is no sample here.", timeout=2, markup=False)
@@ -292,7 +293,7 @@ class SamplesScreen(RunScreen):
         if head is None:
             self._no_sample()
             return
-        self.run_worker(self._flag(head), group="command", exit_on_error=False)
+        begin(self, self._flag, head, group="command", exit_on_error=False)
 
     async def _flag(self, head: SampleHead) -> None:
         """Flag what is read, or take the flag away."""
