@@ -30,6 +30,7 @@ _WORDS: dict[int, tuple[str, str]] = {
     errno.ENOTDIR: ("a part of the path is a file, not a directory", "check the path"),
     errno.EISDIR: ("there is a directory where a file should be", "move it away"),
     errno.ENOENT: ("there is no such file or directory", ""),
+    errno.EEXIST: ("something else stands there already", "move it away"),
     errno.EADDRINUSE: ("the address is taken", "see who has it"),
 }
 _REFUSED = (errno.EACCES, errno.EPERM)

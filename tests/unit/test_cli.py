@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 import shlex
 from pathlib import Path
@@ -11,7 +12,10 @@ import pytest
 import setuptools
 
 from eagle_tui.cli import main as cli
-from eagle_tui.config import load_config
+from eagle_tui.config import load_config, parse_config
+from eagle_tui.config.presets import preset_text
+from eagle_tui.protocol import RunStatus, Status, SupervisorStatus
+from eagle_tui.rundir.paths import RunDir
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -42,7 +46,7 @@ def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("cap", there) == 2
     small = str(tmp_path / "small")
     assert run("init", small) == 0 and run("check", small) == 0
-    assert "7 datasets" in capsys.readouterr().out
+    assert "7 datasets, 1 server, phases" in capsys.readouterr().out
     assert run("attach", there) in (2, 3)
     (tmp_path / "run" / "run.toml").write_text("[run]\nnam = 1\n")
     capsys.readouterr()
@@ -99,3 +103,103 @@ def test_what_is_told_to_type_next_can_be_pasted(
     last = capsys.readouterr().out.splitlines()[-1]
     words = shlex.split(last.partition("then: ")[2])
     assert words[1:3] == ["check", str(there)] and words[-2:] == ["up", str(there)]
+
+
+def bare(tmp_path: Path) -> RunDir:
+    """A run.toml without the data that it names."""
+    made = RunDir.at(tmp_path / "run")
+    made.root.mkdir()
+    made.config.write_text(preset_text("demo", "r"))
+    return made
+
+
+def test_a_path_in_place_of_a_command_or_a_run_is_understood(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = bare(tmp_path).root
+
+    def told(*words: str, code: int) -> str:
+        assert run(*words) == code
+        return capsys.readouterr().err
+
+    assert told(str(there), code=2).rstrip().endswith(f"up {there}")
+    (there / "state.sqlite").touch()
+    assert told(str(there / "run.toml"), code=2).rstrip().endswith(f"attach {there}")
+    assert "did you mean 'status'?" in told("statsu", code=2)
+    assert "\x1b" not in told("x\x1b[2J", code=2)
+    assert "run.toml: 7 problems" in told("check", str(there / "run.toml"), code=2)
+    assert f"lies in one: {there}" in told("status", str(there / "logs"), code=4)
+    (tmp_path / "file").touch()
+    assert "file: a file; a run is a directory" in told("status", str(tmp_path / "file"), code=4)
+    assert "needs a terminal" in told("replay", str(there / "state.sqlite"), code=2)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ("# é\n".encode("utf-16"), "it is UTF-16; save it as UTF-8"),
+        ("[run]\n".encode("utf-16-be"), "it is UTF-16; save it as UTF-8"),
+        ("[run]\n".encode("utf-32"), "it is UTF-32; save it as UTF-8"),
+        (b"[run]\n# caf\xe9\n", "line 2: byte 0xe9 is not UTF-8; save it as UTF-8"),
+        (b"[run]\nname = 'a\0'\n", "damaged: it holds NUL bytes"),
+        (b"", "target: missing"),
+    ],
+)
+def test_a_run_toml_in_another_encoding(
+    data: bytes, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run.toml").write_bytes(data)
+    assert run("check", str(tmp_path)) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_run_toml_of_windows_is_read(tmp_path: Path) -> None:
+    text = preset_text("demo", "r")
+    (tmp_path / "run.toml").write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    assert load_config(tmp_path / "run.toml") == parse_config(text)
+
+
+def test_what_stands_in_a_file_s_place_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = bare(tmp_path)
+
+    def told(*words: str, code: int) -> str:
+        assert run(*words) == code
+        said = capsys.readouterr().err
+        assert "Errno" not in said and "Traceback" not in said
+        return said
+
+    there.logs.write_text("")
+    assert "logs: something else stands there already; move it away" in told(
+        "up", str(there.root), "-d", code=1
+    )
+    there.logs.unlink()
+    (there.root / "status.json").write_text("{")
+    said = told("status", str(there.root), code=1)
+    assert said.count("status.json") == 1 and "`eagle-tui up` writes it anew" in said
+    (there.root / "status.json").unlink()
+    there.config.unlink()
+    there.config.mkdir()
+    assert "run.toml: no file that can be read" in told("status", str(there.root), code=4)
+
+
+def test_another_user_s_run_is_told_apart_from_one_that_is_gone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last snapshot can be read all the same; no order is taken."""
+    there = bare(tmp_path)
+    there.socket.touch()
+    status = Status(
+        at=1_800_000_000.0,
+        run=RunStatus(name="r", dir=str(there.root), target="t"),
+        supervisor=SupervisorStatus(),
+    )
+    (there.root / "status.json").write_text(json.dumps(status.to_json()))
+    monkeypatch.setattr("os.access", lambda path, _mode: Path(path) != there.socket)
+    assert run("status", str(there.root), "--json") == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["supervisor"]["state"] == "running"
+    assert "answers that user alone; as it was told at" in said.err
+    assert run("pause", str(there.root), "-y") == 3
+    assert "belongs to the user with uid" in capsys.readouterr().err

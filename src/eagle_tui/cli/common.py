@@ -40,15 +40,23 @@ class Exit(Exception):
         self.code = code
 
 
-def rundir(path: str | Path) -> RunDir:
-    """The run at `path`, which may also name its run.toml. NotARun, with the runs nearby, when
-    there is none."""
+NAMING = ("run.toml", "state.sqlite", "status.json")
+"""Files by which people name a run."""
+
+
+def root(path: str | Path) -> RunDir:
+    """The directory that is meant by `path`, which may also be one of its best-known files."""
     path = Path(path)
-    run = RunDir.at(path.parent if path.name == "run.toml" else path)
+    return RunDir.at(path.parent if path.name in NAMING else path)
+
+
+def rundir(path: str | Path) -> RunDir:
+    """The run at `path`. NotARun, with the runs nearby, when there is none."""
+    run = root(path)
     try:
         require_run(run)
     except NotARun as error:
-        runs = nearby(run.root)
+        runs = [near for near in nearby(run.root) if near != run.root]
         if runs and runs[0] in run.root.parents:
             raise NotARun(f"{run.root} is no run, but lies in one: {runs[0]}") from None
         near = f". Runs nearby: {', '.join(map(str, runs))}" if runs else ""

@@ -6,8 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+import click
+
+from eagle_tui import fmt
 from eagle_tui.cli.common import ask
-from eagle_tui.client import Down, last_status
+from eagle_tui.client import Down, NotYours, last_status
 from eagle_tui.client_api import RunClient
 from eagle_tui.clock import SystemClock
 from eagle_tui.protocol import Status
@@ -15,6 +18,7 @@ from eagle_tui.reader.files import RunFiles
 from eagle_tui.replay.client import ReplayClient
 from eagle_tui.replay.timeline import Timeline
 from eagle_tui.rundir.paths import RunDir
+from eagle_tui.text import visible
 
 T = TypeVar("T")
 
@@ -69,10 +73,14 @@ def current(run: RunDir) -> Status:
 
     try:
         return ask(run, look)
-    except Down:
+    except Down as error:
         before = last_status(run)
         if before is None:
             raise
+        if isinstance(error, NotYours):
+            told = f"{error}; as it was told at {fmt.clock(before.at)}"
+            click.echo(f"eagle-tui: {visible(told)}", err=True)
+            return before
         if before.supervisor.state == "stopped":
             return before
         # Nobody wrote that it ended: it was copied, or its machine died.

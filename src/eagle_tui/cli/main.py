@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 refused (with the reas
 
 from __future__ import annotations
 
+import difflib
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,16 +31,40 @@ from eagle_tui.cli import (
     verbs,
     welcome,
 )
-from eagle_tui.cli.common import Exit
+from eagle_tui.cli.common import Exit, again, root
 from eagle_tui.client import Down, NotARun, StartFailed
 from eagle_tui.client_api import ClientError, NotFound
 from eagle_tui.config import ConfigError
+from eagle_tui.rundir.nearby import is_run
 from eagle_tui.text import visible
 
 FAILED, USAGE, REFUSED, NOT_FOUND, INTERRUPTED = 1, 2, 3, 4, 130
 
 
+class Commands(click.Group):
+    """Says what was most likely meant by a word that is no command."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        word = args[0]
+        if self.get_command(ctx, word) is None and not word.startswith("-"):
+            ctx.fail(visible(_meant(word, self.list_commands(ctx))))
+        return super().resolve_command(ctx, args)
+
+
+def _meant(word: str, known: list[str]) -> str:
+    run = root(word)
+    if is_run(run.root):
+        verb = "attach" if run.state.exists() else "up"
+        return f"{word!r} is no command, but a run: {again(verb, run)}"
+    near = difflib.get_close_matches(word, known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"there is no command {word[:80]!r}{hint}"
+
+
 @click.group(
+    cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     invoke_without_command=True,
 )

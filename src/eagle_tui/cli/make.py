@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -65,10 +66,13 @@ def check(run: Path) -> None:
     config = load_config(found.config)
     if problems := missing(config, found):
         raise ConfigError(str(found.config), problems)
-    click.echo(
-        f"{run}: fine; {len(config.dataset)} datasets, {len(config.server)} servers, phases "
-        f"{', '.join(config.run.phases)}"
-    )
+    counted = f"{_number(config.dataset, 'dataset')}, {_number(config.server, 'server')}"
+    click.echo(f"{run}: fine; {counted}, phases {', '.join(config.run.phases)}")
+
+
+def _number(items: Sequence[object], what: str) -> str:
+    """`1 server`, `2 servers`."""
+    return f"{len(items)} {what}{'' if len(items) == 1 else 's'}"
 
 
 @click.command()

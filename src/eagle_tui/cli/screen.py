@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from eagle_tui.cli.common import RUN, Exit, again, rundir
+from eagle_tui.cli.common import RUN, Exit, again, root, rundir
 from eagle_tui.cli.look import at_end
 from eagle_tui.client import Down, SocketClient, answers, ensure_supervisor, last_status
 from eagle_tui.clock import SystemClock
@@ -137,7 +137,7 @@ def attach(run: Path, readonly: bool, looks: Looks) -> None:
 def replay(run: Path, at: str | None, speed: float, still: bool, looks: Looks) -> None:
     """Show a run as it was, in the same screens: a finished one, a copied one, or one that is
     going on. Nothing is written to its directory, and no order is taken."""
-    found = RunDir.at(run)
+    found = root(run)
     if not found.state.is_file():
         raise Exit(NOT_FOUND, f"{found.root}: no state.sqlite there, so there is nothing to replay")
 

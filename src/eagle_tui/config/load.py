@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import re
 import tomllib
@@ -76,7 +77,10 @@ def load_config(path: Path) -> RunConfig:
 def read_text(path: Path) -> str:
     """The file as text; ConfigError says what to do when there is none."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        data = path.read_bytes()
+        if other := _encoding(data):
+            raise ConfigError(str(path), [f"it is {other}; save it as UTF-8"])
+        return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except FileNotFoundError:
         hint = f"no such file; make one with `eagle-tui init {path.parent}`"
         raise ConfigError(str(path), [hint]) from None
@@ -85,7 +89,20 @@ def read_text(path: Path) -> str:
         hint = f"line {line}: byte {error.object[error.start]:#x} is not UTF-8; save it as UTF-8"
         raise ConfigError(str(path), [hint]) from error
     except OSError as error:
-        raise ConfigError(str(path), [f"cannot be read: {error}"]) from error
+        raise ConfigError(str(path), [f"cannot be read: {error.strerror}"]) from error
+
+
+def _encoding(data: bytes) -> str:
+    """What a file is that is surely no UTF-8 text, by its first bytes; else empty."""
+    if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "UTF-32"
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "UTF-16"
+    head = data[:200]
+    zeros = head.count(0)
+    if not zeros:
+        return ""
+    return "UTF-16" if zeros >= len(head) // 3 else "a binary file, or damaged: it holds NUL bytes"
 
 
 _PART = re.compile(r"^([A-Za-z0-9_-]+)(?:\[([A-Za-z0-9._-]+)\])?$")

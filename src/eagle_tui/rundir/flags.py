@@ -31,7 +31,9 @@ def read(run: RunDir) -> tuple[Flag, ...]:
     try:
         return tuple(Flag.model_validate(item) for item in body["flags"])
     except (KeyError, TypeError, ValidationError) as error:
-        raise ValueError(f"{run.flagged}: not a list of flags ({type(error).__name__})") from error
+        raise ValueError(
+            f"{run.flagged}: not a list of flags; move it away, and flag anew"
+        ) from error
 
 
 def put(run: RunDir, flag: Flag) -> None:
