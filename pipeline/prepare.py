@@ -30,7 +30,7 @@ from .sources import Source, open_source
 from .template import Renderer
 from .worker import Refused, Worker, main
 
-VERSION = 1
+VERSION = 2
 """Of how rows are made: a change here makes finished datasets be read again."""
 
 
@@ -52,7 +52,7 @@ def body(worker: Worker) -> None:
         splitter = make_splitter(config.target.reasoning, tokenizer, eos)
     except UnknownFamilyError as error:
         raise Refused(str(error)) from error
-    renderer = Renderer(tokenizer, eos, config.target.chat_template_kwargs)
+    renderer = Renderer(tokenizer, eos, config.target.chat_template_kwargs, splitter.family)
     tools = Tools(
         renderer, splitter, context, min(limit, context - 1), config.prepare.system_prompt
     )

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import TemplateError
 
 from .conversations import Message
+from .families import Family
 from .formats import Rejected
+from .thoughts import as_written, thought_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -49,10 +51,14 @@ class Renderer:
         tokenizer: PreTrainedTokenizerBase,
         eos_ids: Collection[int],
         kwargs: dict[str, Any] | None = None,
+        family: Family | None = None,
     ) -> None:
+        """`kwargs`: variables of the template; `family`: how the target thinks, if it does."""
         self._tokenizer = tokenizer
         self._eos = frozenset(eos_ids)
         self._kwargs = dict(kwargs or {})
+        self._family = family
+        self._ending: tuple[int | None] | None = None
         template = tokenizer.chat_template
         self._marks_answers = isinstance(template, str) and bool(_GENERATION.search(template))
 
@@ -101,11 +107,15 @@ class Renderer:
 
         An answer counts when the ids of everything before it, with the generation prompt, and of
         everything up to its end are both prefixes of the whole. Templates that leave the reasoning
-        of earlier turns out thus give the last answer only. Rejected when no answer can be located.
+        of earlier turns out thus give the last answer only. One whose thought they leave out, too,
+        or do not begin as they begin the prompt, is set after the prompt as the target writes it.
+        Rejected when no answer can be located.
         """
-        if self._marks_answers and self._tokenizer.is_fast:
-            return self._native_by_marks(messages, tools)
         whole = self.text(messages, tools, generation_prompt=False)
+        written = self._as_written(messages, tools, whole)
+        if written is None and self._marks_answers and self._tokenizer.is_fast:
+            return self._native_by_marks(messages, tools)
+        whole = whole if written is None else written
         answers = [i for i, m in enumerate(messages) if m["role"] == "assistant"]
         heads: list[tuple[str, str]] = []
         why = "the template does not render the conversation up to its answer"
@@ -129,6 +139,11 @@ class Renderer:
             start, end = len(before_ids), len(through_ids)
             if ids[:start] == before_ids and ids[:end] == through_ids and start < end:
                 spans.append((start, self._end_of_turn(ids, start, end)))
+        if written is not None and spans and spans[-1][1] == len(ids):
+            ending = self.end_of_turn()
+            if ending is not None and ids[-1] not in self._eos:
+                ids.append(ending)
+                spans[-1] = (spans[-1][0], len(ids))
         if not spans:
             raise Rejected(
                 "answer not located",
@@ -138,9 +153,31 @@ class Renderer:
 
     def end_of_turn(self) -> int | None:
         """The token with which the template ends an answer; None when it sets no end token."""
-        probe = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
-        ids = self.encode([self.text(probe, generation_prompt=False)])[0]
-        return next((token for token in reversed(ids) if token in self._eos), None)
+        if self._ending is None:
+            probe = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+            ids = self.encode([self.text(probe, generation_prompt=False)])[0]
+            self._ending = (next((token for token in reversed(ids) if token in self._eos), None),)
+        return self._ending[0]
+
+    def _as_written(
+        self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], whole: str
+    ) -> str | None:
+        """The conversation with the last answer as the target writes it, without an end token,
+        where the template does not keep its thought; None where it does, or there is none."""
+        last, family = messages[-1], self._family
+        # Typed blocks and tool calls have more to them than a thought and an answer.
+        if last["role"] != "assistant" or family is None or family.repeats:
+            return None
+        thought = thought_of(last, family)
+        if not thought or last.get("tool_calls"):
+            return None
+        try:
+            before = self.text(messages[:-1], tools, generation_prompt=True)
+        except Rejected:
+            return None  # the template does not render a prompt of this
+        if whole.startswith(before) and thought in whole[len(before) :]:
+            return None
+        return before + as_written(last, family, before)
 
     def _end_of_turn(self, ids: list[int], start: int, end: int) -> int:
         """Where the answer in ids[start:end] ends: after its last end token, before what the
