@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -15,10 +15,12 @@ from eagle_tui.client_api import RunClient
 from eagle_tui.clock import SystemClock
 from eagle_tui.protocol import Status
 from eagle_tui.reader.files import RunFiles
-from eagle_tui.replay.client import ReplayClient
 from eagle_tui.replay.timeline import Timeline
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.text import visible
+
+if TYPE_CHECKING:
+    from eagle_tui.replay.client import ReplayClient
 
 T = TypeVar("T")
 
@@ -30,6 +32,8 @@ def at_end(start: float, end: float) -> Timeline:
 
 def ask_past(run: RunDir, question: Callable[[ReplayClient], Awaitable[T]]) -> T:
     """Ask the run's directory as of its last moment. ClientError when nothing was recorded."""
+    from eagle_tui.replay.client import ReplayClient  # here: few looks need it
+
     client = ReplayClient.open(run, at_end)
 
     async def once() -> T:

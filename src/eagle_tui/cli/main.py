@@ -14,24 +14,9 @@ from typing import Any
 import click
 
 from eagle_tui import __version__, troubles
-from eagle_tui.cli import (
-    datasets,
-    doctor,
-    events,
-    follow,
-    history,
-    launches,
-    logs,
-    make,
-    notify,
-    phases,
-    samples,
-    screen,
-    streams,
-    verbs,
-    welcome,
-)
+from eagle_tui.cli import streams, welcome
 from eagle_tui.cli.common import Exit, again, root
+from eagle_tui.cli.lazy import Commands
 from eagle_tui.client import Down, NotARun, StartFailed
 from eagle_tui.client_api import ClientError, NotFound
 from eagle_tui.config import ConfigError
@@ -41,7 +26,7 @@ from eagle_tui.text import visible
 FAILED, USAGE, REFUSED, NOT_FOUND, INTERRUPTED = 1, 2, 3, 4, 130
 
 
-class Commands(click.Group):
+class Group(click.Group):
     """Says what was most likely meant by a word that is no command."""
 
     def resolve_command(
@@ -64,7 +49,8 @@ def _meant(word: str, known: list[str]) -> str:
 
 
 @click.group(
-    cls=Commands,
+    cls=Group,
+    commands=Commands(),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     invoke_without_command=True,
 )
@@ -78,25 +64,6 @@ def cli(context: click.Context) -> None:
     if context.invoked_subcommand is None:
         for line in welcome.lines(Path.cwd()):
             click.echo(visible(line))
-
-
-for part in (
-    make,
-    screen,
-    follow,
-    datasets,
-    samples,
-    logs,
-    events,
-    phases,
-    history,
-    launches,
-    notify,
-    doctor,
-    verbs,
-):
-    for command in part.COMMANDS:
-        cli.add_command(command)
 
 
 def main(argv: list[str] | None = None) -> int:

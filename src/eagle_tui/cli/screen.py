@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -16,10 +17,8 @@ from eagle_tui.cli.common import RUN, Exit, again, root, rundir
 from eagle_tui.cli.look import at_end
 from eagle_tui.client import Down, SocketClient, answers, ensure_supervisor, last_status
 from eagle_tui.clock import SystemClock
-from eagle_tui.config import ConfigError, load_config
-from eagle_tui.config.model import UiSection
+from eagle_tui.config.ui import read_ui
 from eagle_tui.place import EXAMPLES
-from eagle_tui.replay.client import ReplayClient
 from eagle_tui.replay.timeline import FASTEST, ReplayClock, Timeline, parse_at
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.ui.abilities import (
@@ -34,7 +33,7 @@ from eagle_tui.ui.glyphs import GlyphMode
 if TYPE_CHECKING:
     from eagle_tui.ui.app import EagleApp
 
-USAGE, NOT_FOUND = 2, 4
+FAILED, USAGE, NOT_FOUND = 1, 2, 4
 
 MakeTimeline = Callable[[float, float], Timeline]
 
@@ -50,11 +49,8 @@ class Looks:
     mouse: bool = True
 
     def options(self, run: RunDir) -> dict[str, Any]:
-        """As the application takes them. A copied run may lack a run.toml that can be read."""
-        try:
-            section = load_config(run.config).ui
-        except (ConfigError, OSError):
-            section = UiSection()
+        """As the application takes them."""
+        section = read_ui(run.config)
         if self.color is not None:
             # What was asked for counts more, and Textual looks at this by itself.
             os.environ.pop("NO_COLOR", None)
@@ -164,24 +160,35 @@ def show_past(
     can_go_on: bool = False,
 ) -> bool:
     """Show a run as it was until the operator leaves; True when it is to be started again."""
+    _start_quickly()
+    from eagle_tui.replay.client import ReplayClient
+
     client = ReplayClient.open(run, make_timeline, live=live)
     from eagle_tui.ui.replay import GO_ON, ReplayApp
 
     clock = ReplayClock(SystemClock(), client.timeline)
     app = ReplayApp(client, can_go_on=can_go_on, clock=clock, **looks.options(run))
     app.run()
+    if app.return_code:
+        raise Exit(FAILED, "the screen failed; what went wrong stands above")
     return app.wants == GO_ON
 
 
 def open_screen(run: RunDir, *, readonly: bool = False, looks: Looks | None = None) -> None:
     """The screen, until the operator leaves it. Exit 2 where there is no terminal for it."""
     need_terminal()
+    _start_quickly()
     # Imported here: Textual takes a moment, and most commands do without it.
     from eagle_tui.ui.app import EagleApp
 
     client = SocketClient(run, origin="screen")
     app: EagleApp = EagleApp(client, readonly=readonly, **(looks or Looks()).options(run))
     app.run()
+    if app.return_code:
+        # What went wrong was printed by Textual when it gave the terminal back.
+        raise Exit(
+            FAILED, f"the screen failed, and nothing else; the run goes on: {again('attach', run)}"
+        )
     after = last_status(run)
     if after is not None and after.supervisor.state == "stopped":
         click.echo(f"The run is down; `{again('up', run)}` goes on.")
@@ -189,6 +196,12 @@ def open_screen(run: RunDir, *, readonly: bool = False, looks: Looks | None = No
         click.echo(f"Every phase is done. End its supervisor: {again('down', run)}")
     else:
         click.echo(f"Detached; the run goes on. Back: {again('attach', run)}")
+
+
+def _start_quickly() -> None:
+    """No garbage is looked for while the program is loaded, since there is none; the application
+    turns it on again (`EagleApp.start`)."""
+    gc.disable()
 
 
 def need_terminal() -> None:

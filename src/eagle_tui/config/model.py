@@ -16,6 +16,7 @@ from eagle_tui.config.drafter import BenchSection, ExtractSection, TrainSection
 from eagle_tui.config.notify import NotifySection
 from eagle_tui.config.policy import PolicySection
 from eagle_tui.config.section import Section
+from eagle_tui.config.ui import UiSection
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 """Names become file names, so: lower-case letters, digits, `.`, `_`, `-`; at most 63 characters."""
@@ -280,18 +281,6 @@ class SupervisorSection(Section):
     before it. Only time in which generation really ran counts."""
     stop_timeout_s: float = Field(default=30.0, gt=0)
     """Seconds a worker gets to finish the record in hand after SIGTERM before it is killed."""
-
-
-class UiSection(Section):
-    """The screen."""
-
-    theme: str = "eagle-dark"
-    """Theme by name: one of ours, or one from the user's theme directory."""
-    title: bool = True
-    """Set the terminal's title to the run's name and progress; it is put back on leaving."""
-    bell: bool = False
-    """Ring the terminal's bell when a phase is done or failed, when generation pauses by itself,
-    and at an alert of severity error."""
 
 
 class RunConfig(Section):

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from eagle_tui.config import ConfigError, load_config
 from eagle_tui.protocol import Sample
 from eagle_tui.reader import responses
 from eagle_tui.reader.responses import Head
@@ -198,6 +197,9 @@ class SampleReader:
             seen = None
         if seen is not None and seen == self._config_seen:
             return self._files
+        # Imported here: it takes a moment, which the first figures of a screen should not wait for.
+        from eagle_tui.config import ConfigError, load_config
+
         try:
             config = load_config(self._run.config)
         except (ConfigError, OSError):

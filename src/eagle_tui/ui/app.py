@@ -7,6 +7,7 @@ else. Everything that waits does so in one asynchronous loop, never in a widget.
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path, PurePath
@@ -38,8 +39,16 @@ EVENTS_EVERY = 2
 """Polls between two looks at the event log."""
 EVENTS_KEPT = 500
 READONLY = "This screen is read-only: it sends no commands."
+LOADED_S = 2.0
+"""When the program is loaded and drawn, if garbage was left alone until then."""
 _POLL_GROUP = "poll"
 _HERE = Path(__file__).parent
+
+
+def _collect_again() -> None:
+    """Look for garbage from now on, but not among what the program consists of."""
+    gc.freeze()
+    gc.enable()
 
 
 class EagleApp(TerminalApp, inherit_bindings=False):
@@ -155,6 +164,8 @@ class EagleApp(TerminalApp, inherit_bindings=False):
         """Begin to poll; the main screen calls this when its panels are there."""
         self.set_interval(1.0, self._tick)
         self._start_polling()
+        if not gc.isenabled():
+            self.set_timer(LOADED_S, _collect_again)
 
     def act(self, action_id: str) -> None:
         """Do an action of the registry, from wherever it was chosen."""
