@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from textual.command import CommandList
 from textual.screen import Screen
 
 from eagle_tui.actions import ACTIONS
@@ -287,6 +288,22 @@ async def test_the_palette_holds_the_actions_and_the_themes(
         await pilot.pause(0.5)
         await pilot.press("enter")
         await ui.until(pilot, lambda: app.theme == "eagle-light")
+
+
+@pytest.mark.parametrize("width", [3, 6, 80])
+async def test_the_palette_pages_in_a_terminal_of_any_size(
+    client: Any, make_app: MakeApp, ui: Any, width: int
+) -> None:
+    app = make_app(client)
+    async with ui.run(app, size=(100, 30)) as pilot:
+        await ui.ready(pilot)
+        await pilot.press("ctrl+p")
+        await ui.until(pilot, lambda: app.screen.query_one(CommandList).option_count > 3)
+        await pilot.resize_terminal(width, 8)
+        for key in ("down", "pagedown", "a", "pagedown", "pageup", "end", "up", "home"):
+            await pilot.press(key)
+        await pilot.press("escape")
+        await ui.until(pilot, lambda: isinstance(app.screen, OverviewScreen))
 
 
 async def test_an_unknown_theme_falls_back_and_says_so(

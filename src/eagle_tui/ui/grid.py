@@ -94,13 +94,16 @@ def choose_columns(
     """Which columns fit into `width` cells: those first in `priority`, each with its width.
 
     `least` overrides a column's width (such as the name's, by the longest name). Every column costs
-    its width and one cell of gap.
+    its width and one cell of gap. The first one is always there, cut where it has to be.
     """
     by_key = {column.key: column for column in columns}
     chosen: dict[str, int] = {}
     room = width
     for key in priority:
         need = least.get(key, by_key[key].width)
+        if key == priority[0]:
+            need = max(min(need, width - 1), 1)
+            room = max(room, need + 1)
         if need + 1 <= room:
             chosen[key] = need
             room -= need + 1

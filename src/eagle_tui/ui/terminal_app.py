@@ -12,7 +12,6 @@ from pathlib import Path
 from rich.console import Console
 from textual import events
 from textual.app import App
-from textual.command import CommandPalette
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import LineFilter, NoColor
@@ -20,6 +19,7 @@ from textual.theme import Theme
 
 from eagle_tui.ui import themes
 from eagle_tui.ui.abilities import COLOR_SYSTEMS, ColorDepth
+from eagle_tui.ui.command_palette import ActionPalette
 from eagle_tui.ui.driver import ScreenDriver
 from eagle_tui.ui.glyphs import GlyphMode, glyph_set
 from eagle_tui.ui.key_order import KeyDone, KeyOrder
@@ -137,9 +137,9 @@ class TerminalApp(App[None], inherit_bindings=False):
     # Keys
 
     def action_command_palette(self) -> None:
-        """Textual's palette, with our own hint in its field."""
-        if not isinstance(self.screen, CommandPalette):
-            self.push_screen(CommandPalette(placeholder="An action, or a theme"))
+        """Open the palette, once."""
+        if not isinstance(self.screen, ActionPalette):
+            self.push_screen(ActionPalette())
 
     async def on_event(self, event: events.Event) -> None:
         """As Textual does, but keys one after the other."""

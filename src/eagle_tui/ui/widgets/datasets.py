@@ -88,7 +88,6 @@ class DatasetTable(Table):
         longest = max(longest, 7) + 1
         least = {"name": min(longest, most)}
         chosen = choose_columns(COLUMNS, _NARROW_PRIORITY if narrow else _PRIORITY, width, least)
-        chosen = chosen or {"name": max(width - 1, 1)}
         spare = max(width - sum(chosen.values()) - len(chosen), 0)
         if "bar" in chosen:
             wider = min(spare, _BAR_MOST - chosen["bar"])

@@ -191,7 +191,6 @@ def fitted(
     """The columns that fit, the first in `priority` before the others, in their order from left to
     right; `stretch` takes the cells that are left."""
     chosen = choose_columns(columns, priority, width, least)
-    chosen = chosen or {priority[0]: max(width - 1, 1)}
     spare = max(width - sum(chosen.values()) - len(chosen), 0)
     chosen[stretch if stretch in chosen else priority[0]] += spare
     return {column.key: chosen[column.key] for column in columns if column.key in chosen}
