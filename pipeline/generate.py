@@ -16,6 +16,7 @@ from eagle_tui.rundir.paths import RunDir
 from .generation import origin
 from .generation.runner import Runner
 from .generation.speech import Speech, load_speech
+from .tokenizing import without_torch
 from .worker import Worker, main
 
 
@@ -32,4 +33,4 @@ def body(worker: Worker, load: Callable[[RunConfig, RunDir], Speech] = load_spee
 
 
 if __name__ == "__main__":
-    sys.exit(main("generate", body))
+    sys.exit(main("generate", without_torch(body)))

@@ -28,6 +28,7 @@ from eagle_tui.rundir import jsonl, manifest
 from . import shards, targets
 from .shards import ShardWriter, TokenRow
 from .template import Renderer
+from .tokenizing import without_torch
 from .training_rows import Dropped, RowMaker, read_row
 from .worker import Refused, Worker, main
 
@@ -339,4 +340,4 @@ def body(worker: Worker) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main("merge", body))
+    sys.exit(main("merge", without_torch(body)))

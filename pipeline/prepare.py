@@ -28,6 +28,7 @@ from .preparation import DatasetJob, Progress, Tools, finished
 from .reasoning import make_splitter
 from .sources import Source, open_source
 from .template import Renderer
+from .tokenizing import without_torch
 from .worker import Refused, Worker, main
 
 VERSION = 2
@@ -122,4 +123,4 @@ def _versions() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main("prepare", body))
+    sys.exit(main("prepare", without_torch(body)))
