@@ -35,7 +35,7 @@ async def test_the_reading_screens_stand_at_the_replays_time(
     app = ReplayApp(
         client,
         clock=ReplayClock(clock, client.timeline),
-        poll_s=0.05,
+        poll_s=0.2,
         theme_dir=tmp_path / "themes",
         keys_file=tmp_path / "keys.toml",
     )

@@ -158,7 +158,7 @@ def make_app(tmp_path: Path) -> Callable[..., EagleApp]:
     """Build an app on a client, its clock standing at the scene's time, polling fast."""
 
     def build(client: RecordedClient, **options: Any) -> EagleApp:
-        options.setdefault("poll_s", 0.05)
+        options.setdefault("poll_s", 0.2)
         options.setdefault("theme_dir", tmp_path / "themes")
         options.setdefault("keys_file", tmp_path / "keys.toml")
         return EagleApp(client, clock=ManualClock(wall=client.now.at), **options)
