@@ -34,7 +34,7 @@ def _hide() -> None:
     os.environ[_QUIET] = "1"  # else it says that torch is missing
     sys.modules["torch"] = None  # type: ignore[assignment] # what importlib takes for "not there"
     try:
-        from transformers.utils import is_torch_available
+        from transformers.utils.import_utils import is_torch_available
 
         is_torch_available()
     finally:
