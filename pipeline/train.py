@@ -14,9 +14,9 @@ import sys
 
 from .torchrun.launch import run_ranks
 from .torchrun.rank import entry, under_torchrun
-from .training.session import PHASE, train
 from .worker import Worker
 
+PHASE = "train"
 MODULE = "eagle_tui.pipeline.train"
 
 
@@ -26,11 +26,14 @@ def body(worker: Worker) -> None:
     if nproc > 1 and not under_torchrun():
         run_ranks(worker, nproc, MODULE)
     else:
-        train(worker)
+        share(worker, 0)
 
 
 def share(worker: Worker, rank: int) -> None:
-    """Train as one rank of several."""
+    """Train as one rank of several, or the only one."""
+    # Imported here: who only follows ranks needs no torch.
+    from .training.session import train
+
     train(worker, quiet=rank != 0)
 
 

@@ -6,10 +6,10 @@ import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable
+from importlib.metadata import version
 from typing import Any
 
 import torch
-import transformers
 
 from eagle_tui.rundir import jsonl, manifest
 from eagle_tui.rundir.desired import Watch
@@ -275,7 +275,7 @@ class Lead:
                 **post.task.metadata,
             },
             outputs=[p for path in paths for p in (path, index_path(path))],
-            versions={"torch": torch.__version__, "transformers": transformers.__version__},
+            versions={"torch": torch.__version__, "transformers": version("transformers")},
             inputs=inputs,
             early=f"{lost:,} of {len(work.wanted):,} rows were left out" if lost else "",
         )
