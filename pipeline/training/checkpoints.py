@@ -22,7 +22,7 @@ _INDEX: Final = "index.json"
 
 
 class CheckpointError(ValueError):
-    """A checkpoint cannot be read; the message names it and says what to do."""
+    """A checkpoint cannot be read or written; the message names it and says what to do."""
 
 
 class State(BaseModel):
@@ -75,12 +75,14 @@ class Checkpoints:
         directory."""
         name = f"step-{state.step:08d}"
         path = self._root / name
-        if not path.exists():
+        index = self.index()
+        if name not in (index.last, index.best):
+            # One that is there all the same is of a training that was killed before it counted.
+            shutil.rmtree(path, ignore_errors=True)
             self._write(path, state, {_MODEL: model, _OPTIMIZER: optimizer})
         elif state != self.state(name):
             # The same weights, judged since.
             atomic.write_json(path / _STATE, state.model_dump(mode="json"))
-        index = self.index()
         self._point(Index(last=name, best=name if best else index.best))
         return path
 
@@ -89,7 +91,13 @@ class Checkpoints:
         shutil.rmtree(temp, ignore_errors=True)
         temp.mkdir(parents=True)
         for name, tensors in files.items():
-            save_file(tensors, temp / name, metadata={"format": "pt"})
+            try:
+                save_file(tensors, temp / name, metadata={"format": "pt"})
+            except SafetensorError as error:  # a full disk, most likely; the library tells no errno
+                raise CheckpointError(
+                    f"{path}: cannot be written ({error}). The checkpoint before it is kept; make "
+                    "room, and the phase goes on from there."
+                ) from error
             _sync(temp / name)
         atomic.write_json(temp / _STATE, state.model_dump(mode="json"))
         temp.rename(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import torch
@@ -10,8 +11,10 @@ from ..drafter.attention import Documents
 from ..drafter.config import DrafterConfig
 
 _PEAK_BF16: Final = {
-    # Dense bfloat16 FLOP/s from the makers' data sheets, by a part of the device's name.
+    # Dense bfloat16 FLOP/s from the makers' data sheets, by words of the device's name.
+    "GB200": 2.5e15,
     "B200": 2.25e15,
+    "GH200": 0.989e15,
     "H200": 0.989e15,
     "H100 PCIe": 0.756e15,
     "H100": 0.989e15,
@@ -19,8 +22,10 @@ _PEAK_BF16: Final = {
     "A100": 0.312e15,
     "A800": 0.312e15,
     "L40S": 0.362e15,
+    "L40": 0.181e15,
     "L4": 0.121e15,
     "A10": 0.125e15,
+    "A10G": 0.07e15,
     "RTX PRO 6000": 0.503e15,
     "RTX 5090": 0.209e15,
     "RTX 4090": 0.165e15,
@@ -29,10 +34,13 @@ _PEAK_BF16: Final = {
 
 def peak_flops(device: torch.device) -> float | None:
     """What the device can do in bfloat16; None where it is not known."""
-    if device.type != "cuda":
-        return None
-    name = torch.cuda.get_device_name(device)
-    return next((flops for part, flops in _PEAK_BF16.items() if part in name), None)
+    return None if device.type != "cuda" else peak_of(torch.cuda.get_device_name(device))
+
+
+def peak_of(name: str) -> float | None:
+    """What a device of this name can do in bfloat16: `NVIDIA A100-SXM4-80GB`."""
+    found = (flops for part, flops in _PEAK_BF16.items() if re.search(rf"\b{part}\b", name))
+    return next(found, None)
 
 
 def step_flops(

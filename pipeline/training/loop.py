@@ -28,6 +28,7 @@ from .validate import Verdict, validate
 
 _GPU_THREADS: Final = 4
 """Threads that make batches: a GPU eats more than one can copy."""
+BY_OPERATOR: Final = "ended by the operator"
 _BETTER: Final = 1e-4
 """A validation must be better by more than this to count."""
 
@@ -104,19 +105,20 @@ class Loop:
         try:
             place, left = self._state.place, self._total - self._state.step
             end = self._feed.begin(self._plan, place, left)
-        except (Stopped, EndEarly) as asked:
-            return self._leave(stopped=isinstance(asked, Stopped))
+        except Stopped:
+            return self._leave()
+        except EndEarly:
+            return self._end(BY_OPERATOR)
         ending = self._steps(place.epoch, end)
         if ending is None and end is not None:
             self._save()
             self._feed.end()
         return ending
 
-    def _leave(self, *, stopped: bool) -> Ending:
-        """End as asked, with a checkpoint of all that was done."""
+    def _leave(self) -> Ending:
+        """Stop as asked, with a checkpoint of all that was done."""
         self._save()
-        why = "" if stopped else "ended by the operator"
-        return Ending(self._state, self._total, why, stopped=stopped)
+        return Ending(self._state, self._total, "", stopped=True)
 
     def _steps(self, epoch: int, end: int | None) -> Ending | None:
         """Steps up to pack `end` of the epoch, or to the end of all."""
@@ -129,8 +131,10 @@ class Loop:
                 stop, finish, save, tell = ranks.any(self._flags())
                 if tell:
                     self._tell()
-                if stop or finish:
-                    return self._leave(stopped=stop)
+                if stop:
+                    return self._leave()
+                if finish:
+                    return self._end(BY_OPERATOR)
                 if save:
                     self._save()
                 self._step(self._next(ahead))
@@ -139,6 +143,7 @@ class Loop:
         return None
 
     def _end(self, why: str) -> Ending:
+        """End for good: what is there is judged and kept."""
         self._tell()
         if not self._judged:
             self._validate()

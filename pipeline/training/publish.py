@@ -15,7 +15,7 @@ from ..drafter.check import check_export
 from ..drafter.export import write_export, write_speculators
 from ..worker import Failed, Worker
 from .checkpoints import Checkpoints
-from .loop import Ending
+from .loop import BY_OPERATOR, Ending
 from .report import Reporter
 from .setup import Material
 
@@ -91,7 +91,7 @@ def _counts(
 
 
 def _early(ending: Ending) -> str:
-    if ending.why != "ended by the operator":
+    if ending.why != BY_OPERATOR:
         return ""
     return f"ended at step {ending.state.step:,} of {ending.total:,}"
 

@@ -178,8 +178,10 @@ class Rolling:
         )
         rank = self._open_rank(number)
         batches = make_batches(left, self._settings.batch_tokens)
-        rank.store(self._share(batches))
-        rank.backend.away()
+        try:
+            rank.store(self._share(batches))
+        finally:
+            rank.backend.away()
 
     def _open_rank(self, number: int) -> Extraction:
         ranks, worker = self._ranks, self._worker

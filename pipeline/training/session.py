@@ -66,6 +66,7 @@ def _train(worker: Worker, ranks: Ranks, *, quiet: bool) -> None:
     report = Reporter(None if quiet else worker.log, settings.epochs)
     material = gather(worker.config, worker.run, ranks)
     _describe(material, report)
+    _compare_steps(worker.config, report)
     checkpoints = Checkpoints(worker.run.phase(PHASE) / "checkpoints")
     setting, state = _prepare(worker, material, ranks, checkpoints, report)
     finish = Finish(worker, look=ranks.first)
@@ -77,6 +78,11 @@ def _train(worker: Worker, ranks: Ranks, *, quiet: bool) -> None:
         report.note(f"{len(away):,} rows were put away", warning=True)
     if ending.stopped:
         raise Stopped
+    if not ending.state.step:
+        raise Refused(
+            "The order to end this phase came before its first step, so there is no drafter to "
+            "export. Take the order back, and run the phase again."
+        )
     if ranks.first:
         publish(worker, material, checkpoints, ending, inputs, report)
     ranks.barrier()
@@ -113,6 +119,16 @@ def _describe(material: Material, report: Reporter) -> None:
         f"{vocabulary.coverage:.2%} of the supervised tokens",
         warning=vocabulary.coverage < 0.95,
     )
+
+
+def _compare_steps(config: RunConfig, report: Reporter) -> None:
+    served = max(config.bench.steps)
+    if "bench" in config.run.phases and served > config.train.ttt_steps:
+        report.note(
+            f"train.ttt_steps = {config.train.ttt_steps}, but bench.steps goes up to {served}: the "
+            "drafter was never taught its later steps, which will hardly be accepted",
+            warning=True,
+        )
 
 
 def _prepare(

@@ -250,9 +250,10 @@ def start(world: World) -> subprocess.Popen[bytes]:
 def wait_for_step(world: World, process: subprocess.Popen[bytes], step: int) -> None:
     until = time.monotonic() + 120
     while time.monotonic() < until:
-        assert process.poll() is None, (world.run.root / "log").read_text()
+        ended = process.poll() is not None  # looked at first: what it told is then all there
         if any(e["e"] == "progress" and e["done"] >= step for e in world.events("train")):
             return
+        assert not ended, (world.run.root / "log").read_text()
         time.sleep(0.02)
     raise AssertionError(f"step {step} was not reached: {(world.run.root / 'log').read_text()}")
 

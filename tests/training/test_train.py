@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from eagle_tui.pipeline.drafter.module import Drafter, KVCache
 from eagle_tui.pipeline.drafter.target_weights import TargetWeights
-from eagle_tui.pipeline.training import loop, report
+from eagle_tui.pipeline.training import checkpoints, loop, report
 from eagle_tui.pipeline.training.session import train
 from eagle_tui.pipeline.worker import Failed, Refused, Stopped
 from eagle_tui.rundir import atomic, manifest
@@ -144,14 +145,39 @@ def test_more_epochs_go_on_from_where_it_ended(world: World) -> None:
     assert world.state()["step"] > before and world.state()["rows"] == 3 * len(LENGTHS)
 
 
-def test_ended_by_the_operator_it_exports_what_is_there(
+def finish_after(world: World, monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    """The operator's order comes after so many steps."""
+    original, done = loop.Loop._step, [0]
+
+    def counted(self: loop.Loop, batch: Any) -> None:
+        original(self, batch)
+        done[0] += 1
+        if done[0] == steps:
+            atomic.write_json(world.run.desired, {"seq": 1, "finish": ["train"]})
+
+    monkeypatch.setattr(loop.Loop, "_step", counted)
+
+
+def test_ended_by_the_operator_it_judges_and_exports_what_is_there(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    atomic.write_json(world.run.desired, {"seq": 1, "finish": ["train"]})
+    finish_after(world, monkeypatch, 3)
     world.train()
     made = manifest.read(world.run, "train")
-    assert made is not None and made.early.startswith("ended at step 0 of ")
+    assert made is not None and 3 <= made.counts["steps"] < made.counts["of_steps"]
+    assert made.early == f"ended at step {made.counts['steps']} of {made.counts['of_steps']}"
+    assert made.counts["accept"] > 0 and made.counts["best_step"] == made.counts["steps"]
     assert (world.drafter / "export" / "model.safetensors").is_file()
+
+
+def test_ended_before_the_first_step_there_is_nothing_to_export(world: World) -> None:
+    atomic.write_json(world.run.desired, {"seq": 1, "finish": ["train"]})
+    with pytest.raises(Refused, match="before its first step"):
+        world.train()
+    assert not (world.drafter / "export").exists()
+    world.run.desired.unlink()
+    world.train(2)
+    assert manifest.read(world.run, "train") is not None
 
 
 def test_it_stops_early_when_validations_get_no_better(world: World) -> None:
@@ -237,6 +263,33 @@ def test_a_gradient_that_is_not_finite_fails_and_keeps_the_checkpoint(
     monkeypatch.setattr(loop, "clip", lambda drafter, limit: torch.tensor(float("nan")))
     with pytest.raises(Failed, match="gradient was not finite"):
         world.train()
+
+
+def test_more_draft_steps_than_were_taught_are_told(world: World) -> None:
+    text = world.run.config.read_text().replace('"train"]', '"train", "bench"]')
+    world.run.config.write_text(f"{text}[bench]\nsteps = [2, 5]\n")
+    world.train()
+    assert "train.ttt_steps = 3, but bench.steps goes up to 5" in world.notes()
+
+
+def test_a_full_disk_keeps_the_checkpoint_before(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.configure(max_steps=2)
+    world.train()
+    before = world.weights()
+    world.configure(max_steps=6)
+
+    def full(*_: Any, **__: Any) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left on device")
+
+    monkeypatch.setattr(checkpoints, "save_file", full)
+    with pytest.raises(Failed, match=r"step-00000006: cannot be written .*No space left"):
+        world.train(2)
+    assert world.state()["step"] == 2 and distance(before, world.weights()) == 0
+    monkeypatch.undo()
+    world.train(3)
+    assert world.state()["step"] == 6
 
 
 def test_states_of_another_target_are_doubted(world: World) -> None:
