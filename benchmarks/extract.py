@@ -7,19 +7,21 @@ checked, written and forced to disk), their quotients, the share of time for whi
 computation up, and the highest memory of each, in a process of its own. The bare forward is
 measured before and after, and the mean is taken.
 
-Without --model a random Llama of about 30 M parameters is used; lengths follow a log-normal as
-answers do. Only the quotient of one run means something where the machine is shared. On a GPU:
+Without --model a random Llama of about 30 M parameters (on a GPU 0.9 B) is used; lengths follow a
+log-normal as answers do. Only the quotient of one run means something where the machine is shared.
 
-`python benchmarks/extract.py --device cuda --model DIR --tokens 3000000 [--directory /dev/shm]`
-
-A small target on a large GPU makes several gigabytes of states a second, more than most disks take;
-`--directory` on a memory disk shows what the program itself can do.
+On a GPU `python benchmarks/extract.py --device cuda` is done within a minute: with `--seconds N`
+(there 50 by itself) it first looks how fast the bare forward is, and takes as many tokens as can be
+measured in that time, in one process, so that the highest memory is that of all parts. A small
+target on a large GPU makes several gigabytes of states a second, more than most disks take;
+`--directory /dev/shm` shows what the program itself can do.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import resource
 import shutil
 import subprocess
@@ -34,7 +36,17 @@ from typing import Any
 import numpy as np
 import torch
 
+BEGAN = time.monotonic()
 WARM_BATCHES = 14
+WARM_BOUNDED = 3
+"""The same where time is short."""
+PROBE_S, PROBE_BATCHES = 2.0, 12
+"""Of the look at the bare forward, at most."""
+PARTS_COST = 7.0
+"""How many times the bare forward of the rows all parts take together: twice itself, and at half of
+its rate where states are kept."""
+ON_GPU = {"seconds": 50.0, "batch_tokens": 65_536, "layers": 16, "hidden": 2048}
+ON_CPU = {"tokens": 20_000, "batch_tokens": 16_384, "layers": 8, "hidden": 576}
 MEAN_LOG, SIGMA_LOG = 6.0, 0.8
 """Of the lengths: a median of 400 tokens."""
 
@@ -44,13 +56,14 @@ def make_model(directory: Path, layers: int, hidden: int) -> None:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
+    heads = hidden // 64
     config = LlamaConfig(
         vocab_size=8192,
         hidden_size=hidden,
         intermediate_size=hidden * 8 // 3,
         num_hidden_layers=layers,
-        num_attention_heads=hidden // 64,
-        num_key_value_heads=max(1, hidden // 192),
+        num_attention_heads=heads,
+        num_key_value_heads=next(n for n in range(max(1, heads // 3), 0, -1) if heads % n == 0),
         max_position_embeddings=8192,
     )
     LlamaForCausalLM(config).save_pretrained(directory)
@@ -110,8 +123,8 @@ def open_post(root: Path) -> tuple[Any, Any]:
     return post, look_up(config, run, task).left
 
 
-def bare(root: Path) -> dict[str, float]:
-    """The forward passes alone."""
+def bare(root: Path, warm: int = WARM_BATCHES, most_s: float = math.inf) -> dict[str, float]:
+    """The forward passes alone; ended after `most_s` seconds."""
     from eagle_tui.pipeline.extraction.job import RowReader
     from eagle_tui.pipeline.extraction.plan import make_batches
     from eagle_tui.pipeline.extraction.target import load_target, pick_device
@@ -129,17 +142,23 @@ def bare(root: Path) -> dict[str, float]:
             line[: ref.tokens] = torch.from_numpy(reader.read(ref).ids)
         model.base_model(input_ids=ids.to(device), use_cache=False)
 
-    for batch in batches[:WARM_BATCHES]:
+    for batch in batches[:warm]:
         forward(batch)
     synchronise(device)
     began = time.perf_counter()
+    tokens = 0
     for batch in batches:
         forward(batch)
+        tokens += sum(ref.tokens for ref in batch)
+        if most_s < math.inf:
+            synchronise(device)
+            if time.perf_counter() - began > most_s:
+                break
     synchronise(device)
-    return figures(sum(ref.tokens for ref in left), time.perf_counter() - began, device)
+    return figures(tokens, time.perf_counter() - began, device)
 
 
-def capture(root: Path) -> dict[str, float]:
+def capture(root: Path, warm: int = WARM_BATCHES) -> dict[str, float]:
     """The states on the CPU, in the order in which the loop asks for them; nothing is written."""
     from eagle_tui.pipeline.extraction.job import RowReader
     from eagle_tui.pipeline.extraction.lead import open_rank
@@ -149,7 +168,7 @@ def capture(root: Path) -> dict[str, float]:
     rank = open_rank(post, lambda: None)
     reader = RowReader(post.run)
     batches = make_batches(left, post.config.extract.batch_tokens)
-    warm(rank, reader, batches)
+    warm_up(rank, reader, batches[:warm])
     before = None
     began = time.perf_counter()
     for batch in batches:
@@ -162,17 +181,15 @@ def capture(root: Path) -> dict[str, float]:
     return figures(sum(ref.tokens for ref in left), seconds, rank.model.device)
 
 
-def warm(rank: Any, reader: Any, batches: Sequence[Any]) -> None:
+def warm_up(rank: Any, reader: Any, batches: Sequence[Any]) -> None:
     """A few batches, so that kernels are loaded and memory is taken: as many are alive at a time as
     wait for the disk when it is slow."""
-    held = [
-        rank.backend.states([reader.read(ref) for ref in batch]) for batch in batches[:WARM_BATCHES]
-    ]
+    held = [rank.backend.states([reader.read(ref) for ref in batch]) for batch in batches]
     for states in held:
         states.ready()
 
 
-def ours(root: Path) -> dict[str, float]:
+def ours(root: Path, warm: int = WARM_BATCHES) -> dict[str, float]:
     """The loop of a rank, to the last byte on disk."""
     from eagle_tui.pipeline.extraction.job import RowReader
     from eagle_tui.pipeline.extraction.lead import open_rank
@@ -181,7 +198,8 @@ def ours(root: Path) -> dict[str, float]:
     post, left = open_post(root)
     rank = open_rank(post, lambda: None)
     device = rank.model.device
-    warm(rank, RowReader(post.run), make_batches(left, post.config.extract.batch_tokens))
+    batches = make_batches(left, post.config.extract.batch_tokens)
+    warm_up(rank, RowReader(post.run), batches[:warm])
     rank.model = None  # its check of the first batch is no part of the rate
     began = time.perf_counter()
     rank.work(left)
@@ -209,6 +227,26 @@ def synchronise(device: torch.device) -> None:
 PARTS = {"bare": bare, "capture": capture, "ours": ours}
 
 
+def bounded(temp: Path, model: str, args: argparse.Namespace) -> list[dict[str, float]]:
+    """All parts in this process, with as many tokens as `args.seconds` allow from `BEGAN` on."""
+    from transformers import AutoConfig
+
+    probe = temp / "probe"
+    args.tokens = PROBE_BATCHES * args.batch_tokens
+    make_run(probe, model, args)
+    rate = bare(probe, 1, PROBE_S)["tok_s"]
+    shutil.rmtree(probe)
+    left = args.seconds - (time.monotonic() - BEGAN)
+    width = AutoConfig.from_pretrained(model).get_text_config().hidden_size
+    room = shutil.disk_usage(temp).free / 2 / (4 * width * 2)
+    warm = 4 * WARM_BOUNDED * args.batch_tokens
+    args.tokens = int(max(args.batch_tokens, min((rate * left - warm) / PARTS_COST, room)))
+    root = temp / "run"
+    make_run(root, model, args)
+    print(f"{args.tokens:,} tokens", file=sys.stderr)
+    return [part(root, WARM_BOUNDED) for part in (bare, capture, ours, bare)]
+
+
 def child(part: str, root: Path) -> dict[str, float]:
     """One part in a process of its own, from the beginning."""
     shutil.rmtree(root / "hidden", ignore_errors=True)
@@ -224,11 +262,12 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", help="directory of a target (default: a random one)")
-    parser.add_argument("--layers", type=int, default=8)
-    parser.add_argument("--hidden", type=int, default=576)
-    parser.add_argument("--tokens", type=int, default=20_000)
+    parser.add_argument("--layers", type=int, help="of the random target")
+    parser.add_argument("--hidden", type=int, help="of the random target, a multiple of 64")
+    parser.add_argument("--tokens", type=int)
+    parser.add_argument("--seconds", type=float, help="end about then, instead of --tokens")
     parser.add_argument("--longest", type=int, default=4096)
-    parser.add_argument("--batch-tokens", type=int, default=16_384)
+    parser.add_argument("--batch-tokens", type=int)
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--directory", type=Path, help="where the run is made (default: temporary)")
@@ -238,15 +277,24 @@ def main() -> None:
     if args.part:
         print(json.dumps(PARTS[args.part](args.run)))
         return
+    cuda = torch.cuda.is_available() and args.device != "cpu"
+    sized = args.tokens or args.seconds
+    for name, value in (ON_GPU if cuda else ON_CPU).items():
+        if getattr(args, name) is None and not (sized and name in ("tokens", "seconds")):
+            setattr(args, name, value)
     with tempfile.TemporaryDirectory(dir=args.directory) as temp:
         root = Path(temp) / "run"
         model = args.model or str(Path(temp) / "model")
         if not args.model:
             make_model(Path(model), args.layers, args.hidden)
-        make_run(root, str(Path(model).resolve()), args)
-        before, taken, mine, after = (
-            child(part, root) for part in ("bare", "capture", "ours", "bare")
-        )
+        model = str(Path(model).resolve())
+        if args.seconds:
+            before, taken, mine, after = bounded(Path(temp), model, args)
+        else:
+            make_run(root, model, args)
+            before, taken, mine, after = (
+                child(part, root) for part in ("bare", "capture", "ours", "bare")
+            )
     rate = (before["tok_s"] + after["tok_s"]) / 2
     print(f"{'':16}{'tok/s':>12}{'RAM MiB':>10}{'GPU MiB':>10}")
     rows = (

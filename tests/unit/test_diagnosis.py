@@ -49,6 +49,16 @@ EXPECTED = {
     "reproduced/detokenizer_sigkill-0.5.23": ("child-killed", "its detokenizer process"),
     "reproduced/foreign_token-0.5.23": ("foreign-token", "outside the vocabulary"),
     "reproduced/parent_sigkill-0.5.23": ("killed", "not by us"),
+    "reproduced/cgroup_memory-0.5.23": ("killed", "want of memory"),
+    "reproduced/torn_weights-0.5.17": ("model-file", "incomplete metadata"),
+    "reproduced/no_weights-0.5.17": ("model-file", "any model weights with `/models/no_weights`"),
+    "reproduced/torn_config-0.5.17": ("model-file", "config.json' is not a valid JSON file"),
+    "reproduced/unknown_architecture-0.5.17": ("architecture", "FooForCausalLM"),
+    "reproduced/torn_tokenizer-0.5.17": ("tokenizer", "missing or torn"),
+    "reproduced/no_tokenizer-0.5.17": ("tokenizer", "missing or torn"),
+    "reproduced/too_long_context-0.5.17": ("context-length", "99999999 is more than the 4096"),
+    "reproduced/no_chat_template-0.5.17": ("flag-value", "/models/not-there.jinja"),
+    "reproduced/chunk_not_pages-0.5.17": ("flag-value", "divisible by page_size"),
     "reproduced/torn_weights-0.5.23": ("model-file", "incomplete metadata"),
     "reproduced/no_weights-0.5.23": ("model-file", "any model weights with `/models/no_weights`"),
     "reproduced/torn_config-0.5.23": ("model-file", "config.json' is not a valid JSON file"),
@@ -124,6 +134,8 @@ def test_killed_with_nothing_said() -> None:
     assert diagnose(own_end, "killed by SIGKILL") is None, "SGLang ends itself like that"
     found = diagnose(lines("scheduler_sigkill-0.5.23"), "killed by SIGKILL", oom_killed=True)
     assert found is not None and found.rule == "host-memory"
+    found = diagnose(lines("reproduced/cgroup_memory-0.5.23"), "killed by SIGKILL", oom_killed=True)
+    assert found is not None and "the system killed it" in found.sentence
     found = diagnose(lines("bad_flag-0.5.23"), "exit code 2", oom_killed=True)
     assert found is not None and found.rule == "bad-flag", "the log knows better"
 
