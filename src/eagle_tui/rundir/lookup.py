@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
+from eagle_tui.config.later import refused_later
 from eagle_tui.config.model import RunConfig
 from eagle_tui.config.target import NoSuchModel, model_location
 from eagle_tui.rundir.manifest import source_path
@@ -13,7 +14,8 @@ from eagle_tui.rundir.paths import RunDir
 
 
 def missing(config: RunConfig, run: RunDir) -> list[str]:
-    """A sentence for each file, directory or program that is named and not there."""
+    """A sentence for each file, directory or program that is named and not there, and for each
+    thing that a later phase will not be able to do."""
     found: list[str] = []
     try:
         model_location(config.target.model, run.root)
@@ -35,7 +37,7 @@ def missing(config: RunConfig, run: RunDir) -> list[str]:
         path = source_path(run, dataset)
         if path is not None and not os.path.exists(path):  # noqa: PTH110 - it raises nothing
             found.append(f"dataset {dataset.name}: source: there is no file {path}")
-    return found
+    return [*found, *refused_later(config)]
 
 
 def _program(name: str, run: RunDir) -> bool:
