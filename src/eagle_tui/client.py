@@ -267,9 +267,13 @@ class SocketClient(RunFiles):
         await self.close()
 
     async def close(self) -> None:
-        """Give the connection back."""
-        await self._http.close()
+        """End what was opened."""
+        await self.leave()
         await self.close_files()
+
+    async def leave(self) -> None:
+        """Give the connections back; they are made anew when they are needed again."""
+        await self._http.close()
 
     async def status(self) -> Status:
         """The newest snapshot."""

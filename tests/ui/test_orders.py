@@ -12,7 +12,7 @@ from eagle_tui.actions import ACTIONS, BY_ID, actions_on
 from eagle_tui.protocol import Preview
 from eagle_tui.ui.app import EagleApp
 from eagle_tui.ui.screens.base import RunScreen
-from eagle_tui.ui.screens.catalog import SCREENS
+from eagle_tui.ui.screens.catalog import SCREENS, screen_class
 from eagle_tui.ui.screens.dialog import ActionDialog
 from eagle_tui.ui.screens.help import HelpScreen
 from eagle_tui.ui.screens.overview import OverviewScreen
@@ -263,7 +263,7 @@ async def test_every_key_in_the_footer_does_something(
 async def test_every_action_of_the_registry_is_handled() -> None:
     missing = [
         (screen.NAME, action.id)
-        for screen in SCREENS.values()
+        for screen in map(screen_class, SCREENS)
         for action in actions_on(screen.NAME)
         if action.verb is None and not action.opens and not hasattr(screen, f"do_{action.id}")
     ]

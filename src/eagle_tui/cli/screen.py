@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import gc
 import os
@@ -16,9 +17,11 @@ import click
 from eagle_tui.cli.common import RUN, Exit, again, root, rundir
 from eagle_tui.cli.look import at_end
 from eagle_tui.client import Down, SocketClient, answers, ensure_supervisor, last_status
+from eagle_tui.client_api import ClientError, RunClient
 from eagle_tui.clock import SystemClock
 from eagle_tui.config.ui import read_ui
 from eagle_tui.place import EXAMPLES
+from eagle_tui.protocol import Status
 from eagle_tui.replay.timeline import FASTEST, ReplayClock, Timeline, parse_at
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.ui.abilities import (
@@ -167,7 +170,8 @@ def show_past(
     from eagle_tui.ui.replay import GO_ON, ReplayApp
 
     clock = ReplayClock(SystemClock(), client.timeline)
-    app = ReplayApp(client, can_go_on=can_go_on, clock=clock, **looks.options(run))
+    options = looks.options(run)
+    app = ReplayApp(client, can_go_on=can_go_on, clock=clock, first=_first(client), **options)
     app.run()
     if app.return_code:
         raise Exit(FAILED, "the screen failed; what went wrong stands above")
@@ -182,7 +186,8 @@ def open_screen(run: RunDir, *, readonly: bool = False, looks: Looks | None = No
     from eagle_tui.ui.app import EagleApp
 
     client = SocketClient(run, origin="screen")
-    app: EagleApp = EagleApp(client, readonly=readonly, **(looks or Looks()).options(run))
+    options = (looks or Looks()).options(run)
+    app: EagleApp = EagleApp(client, readonly=readonly, first=_first(client), **options)
     app.run()
     if app.return_code:
         # What went wrong was printed by Textual when it gave the terminal back.
@@ -196,6 +201,22 @@ def open_screen(run: RunDir, *, readonly: bool = False, looks: Looks | None = No
         click.echo(f"Every phase is done. End its supervisor: {again('down', run)}")
     else:
         click.echo(f"Detached; the run goes on. Back: {again('attach', run)}")
+
+
+def _first(client: RunClient) -> Status | None:
+    """The run as it is, to be drawn at once; None when there is no answer: the screen says why."""
+
+    async def look() -> Status:
+        try:
+            return await client.status()
+        finally:
+            if isinstance(client, SocketClient):
+                await client.leave()  # a connection belongs to the loop in which it was made
+
+    try:
+        return asyncio.run(look())
+    except ClientError:
+        return None
 
 
 def _start_quickly() -> None:

@@ -87,20 +87,22 @@ class EagleApp(TerminalApp, inherit_bindings=False):
         *,
         readonly: bool = False,
         clock: Clock | None = None,
+        first: Status | None = None,
         poll_s: float = POLL_S,
         title: bool = False,
         bell: bool = False,
         **looks: Any,
     ) -> None:
-        """`title` and `bell`: whether the terminal's are used. `looks` are the arguments of
-        `TerminalApp`."""
+        """`first`: the run as it is now, where that is known already: then the first thing drawn
+        is the run. `title` and `bell`: whether the terminal's are used. `looks` are the arguments
+        of `TerminalApp`."""
         self.client = client
         self.readonly = readonly or bool(client.readonly)
         self.refusal = client.readonly or READONLY
         """Why no order is sent, where none is."""
         self.clock = clock or SystemClock()
         self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
-        self.frame: Frame | None = None
+        self.frame = None if first is None else Frame(first, self.clock.wall())
         self.past = Past()
         self._attention = Attention(self._to_terminal, title=title, bell=bell)
         self._poll_s = poll_s
@@ -162,6 +164,8 @@ class EagleApp(TerminalApp, inherit_bindings=False):
 
     def start(self) -> None:
         """Begin to poll; the main screen calls this when its panels are there."""
+        if self.frame is not None:
+            self._tell(self.frame.status)
         self.set_interval(1.0, self._tick)
         self._start_polling()
         if not gc.isenabled():
@@ -225,7 +229,7 @@ class EagleApp(TerminalApp, inherit_bindings=False):
                 self.past.start_over()
             self.past.live(message.status)
             self.frame = Frame(message.status, self.clock.wall())
-            self._attention.show(message.status, f"{self.mode} " if self.mode else "")
+            self._tell(message.status)
         elif self.frame is None:
             self.scope.no_answer(message.problem)
             return
@@ -235,6 +239,10 @@ class EagleApp(TerminalApp, inherit_bindings=False):
             )
         if self.worth_drawing(now):
             self._show_newest()
+
+    def _tell(self, status: Status) -> None:
+        """Title and bell."""
+        self._attention.show(status, f"{self.mode} " if self.mode else "")
 
     def _show_newest(self) -> None:
         screen = self.shown

@@ -59,6 +59,7 @@ class OverviewScreen(ChartedScreen):
         self.samples.border_title = "sample"
         self.journal.border_title = "events and commands"
         self._arrange()
+        self.show_newest()
         self.call_after_refresh(self.eagle.start)
 
     def on_resize(self, _event: events.Resize) -> None:
