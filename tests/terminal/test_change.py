@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -33,6 +35,7 @@ def test_ctrl_z_gives_the_shell_back_and_fg_draws_everything_again(tmp_path: Pat
 
 def test_without_a_shell_to_come_back_to_it_does_not_stop() -> None:
     with screen() as shown:
+        os.kill(shown.process.pid, signal.SIGTSTP)
         shown.press(b"\x1a")
         shown.until("There is no shell behind this screen", 10)
         assert psutil.Process(shown.process.pid).status() != psutil.STATUS_STOPPED

@@ -14,6 +14,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
 from eagle_tui.ui.outlet import Outlet
+from eagle_tui.ui.terminal import can_suspend
 
 
 class ScreenDriver(LinuxDriver):
@@ -57,6 +58,11 @@ class ScreenDriver(LinuxDriver):
             self._outlet.stop()
             self._outlet = None
         super().close()
+
+    def _sigtstp_application(self, *_: Any) -> None:
+        # Also from the terminal itself, before it is told to send ctrl+z as a key.
+        if can_suspend():
+            super()._sigtstp_application()
 
     def run_input_thread(self) -> None:
         """Read keys until the end; what cannot be understood is lost, and nothing else."""
