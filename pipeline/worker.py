@@ -9,8 +9,6 @@ Exit codes: 0 done, or stopped by SIGTERM in a state that can be resumed; 1 fail
 from __future__ import annotations
 
 import argparse
-import fcntl
-import json
 import os
 import signal
 import sys
@@ -20,12 +18,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from eagle_tui import __version__, proc
+from eagle_tui import __version__, proc, troubles
 from eagle_tui.clock import Clock, SystemClock
 from eagle_tui.config import ConfigError, load_config
 from eagle_tui.config.model import RunConfig
-from eagle_tui.rundir import accepted, manifest
+from eagle_tui.rundir import accepted, manifest, owner
 from eagle_tui.rundir.events import WorkerLog
+from eagle_tui.rundir.owner import Taken
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.text import visible
 
@@ -93,26 +92,11 @@ def next_attempt(run: RunDir, phase: str) -> int:
     return max((int(p.stem.rpartition("-")[2]) for p in logs), default=0) + 1
 
 
-def _own(run: RunDir, phase: str) -> int:
-    """Become the phase's one worker; the returned descriptor holds the lock. Refused when another
-    process has it."""
-    path = run.worker_lock(phase)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        owner = os.pread(fd, 4096, 0).decode("utf-8", "replace").strip() or "unknown"
-        os.close(fd)
-        raise Refused(
-            f"{run.root}: another worker is already running {phase} ({visible(owner)}). "
-            "Wait for it or stop it first."
-        ) from None
-    me = proc.current()
-    text = json.dumps({"pid": me.pid, "started": me.started, "host": os.uname().nodename})
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, text.encode() + b"\n", 0)
-    return fd
+def _unwritten(run: RunDir, error: OSError) -> int:
+    """The run directory takes nothing; gives the exit code."""
+    said = f"{run.root}: nothing can be written there: {troubles.of(error).sentence}"
+    print(said, file=sys.stderr)
+    return 1
 
 
 def settings(run: RunDir) -> tuple[RunConfig, str]:
@@ -134,17 +118,20 @@ def main(phase: str, body: Callable[[Worker], None], argv: list[str] | None = No
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
+    me = proc.current()
     try:
-        lock = _own(run, phase)
-    except Refused as error:
-        print(error, file=sys.stderr)
+        lock = owner.take(run.worker_lock(phase), me.pid, me.started, mode=0o644)
+    except Taken as error:
+        print(
+            f"{run.root}: another worker is already running {phase}: {visible(str(error))}. "
+            "Wait for it or stop it first.",
+            file=sys.stderr,
+        )
         return 3
     except OSError as error:
-        print(f"{run.root}: nothing can be written there: {error}", file=sys.stderr)
-        return 1
+        return _unwritten(run, error)
     clock = SystemClock()
     attempt = args.attempt or next_attempt(run, phase)
-    me = proc.current()
     try:
         log = WorkerLog(run.events(phase, attempt), clock)
         worker = Worker(run, config, log, clock, phase, attempt)
@@ -160,9 +147,8 @@ def main(phase: str, body: Callable[[Worker], None], argv: list[str] | None = No
             version=__version__,
         )
     except OSError as error:
-        print(f"{run.root}: nothing can be written there: {error}", file=sys.stderr)
         os.close(lock)
-        return 1
+        return _unwritten(run, error)
     if notice:
         log.note(notice, "warning")
     code = 0
@@ -186,7 +172,7 @@ def main(phase: str, body: Callable[[Worker], None], argv: list[str] | None = No
         log.close()
     except OSError as error:
         # A full disk: the supervisor then goes by the exit code and the last line of this output.
-        print(f"{log.path}: {error}", file=sys.stderr, flush=True)
+        print(f"{log.path}: {troubles.of(error).sentence}", file=sys.stderr, flush=True)
         code = code or 1
     os.close(lock)
     return code

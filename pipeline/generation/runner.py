@@ -7,6 +7,7 @@ import gc
 import random
 import resource
 
+from eagle_tui import troubles
 from eagle_tui.config.model import DatasetSection
 from eagle_tui.rundir import desired as wishes
 from eagle_tui.rundir import manifest
@@ -92,7 +93,6 @@ class Runner:
         writing = asyncio.create_task(self._writer.run())
         try:
             await self._loop(writing)
-            await self._writer.flush()
             self._tell(at_once=True)
             self._write_manifest()
         finally:
@@ -168,9 +168,11 @@ class Runner:
                 await loop.run_in_executor(None, self._carry_out, work.name)
             except OSError as error:
                 self._retry_at = self._clock.monotonic() + RETRY_S
+                trouble = troubles.of(error)
+                remedy = f"{trouble.remedy}; " if trouble.remedy else ""
                 self._retry_blocked = (
-                    f"{work.name}: an order to retry could not be carried out ({error}). Make room "
-                    "on the disk; it goes on by itself"
+                    f"{work.name}: an order to retry could not be carried out: {trouble.what}. "
+                    f"{remedy}it goes on by itself"
                 )
                 return
             work.prompts.close()
@@ -209,7 +211,8 @@ class Runner:
             elif self._ordered():
                 if not self._attempts.flights:
                     await self._retry()
-            elif self._finished(now):
+            elif self._finished(now) and await self._writer.flush(TICK_S):
+                # While the last results wait for room on the disk, that is told, and SIGTERM holds.
                 return
             await wait(self._wake, TICK_S)
             self._wake.clear()

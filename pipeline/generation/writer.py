@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from eagle_tui import troubles
 from eagle_tui.rundir import atomic
 from eagle_tui.rundir.jsonl import Appender
 
@@ -131,10 +132,9 @@ class Writer:
             free = f", {shutil.disk_usage(path.parent).free:,} bytes free"
         except OSError:
             free = ""
-        self.blocked = (
-            f"cannot write {path.name}: {error.strerror or error}{free}. Make room on the disk; "
-            "it goes on by itself"
-        )
+        trouble = troubles.of(error)
+        remedy = f"{trouble.remedy}; " if trouble.remedy else ""
+        self.blocked = f"{path.name}: {trouble.what}{free}. {remedy}it goes on by itself"
         self._on_change()
         self._kick.clear()
         await wait(self._kick, RETRY_S)

@@ -248,7 +248,7 @@ async def test_full_disk_pauses_with_the_reason_and_goes_on_by_itself(
         run = world.start()
         await until(lambda: mode(world) == "paused")
         flow = world.events("flow")[-1]
-        assert "No space left on device" in flow["reason"] and "bytes free" in flow["reason"]
+        assert "no space is left on the disk" in flow["reason"] and "bytes free" in flow["reason"]
         data = world.run.responses("b1").read_bytes()
         assert data.endswith(b"\n") and len(data) <= 3000, "cut back to the last whole row"
         await until(lambda: not server.live)

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -56,59 +57,16 @@ def test_thirty_kills_at_random(new_run: Callable[..., Run]) -> None:
 def test_a_worker_that_always_dies_fails_with_its_last_lines(new_run: Callable[..., Run]) -> None:
     run = new_run("supervisor.restarts=2", "dataset[b1-arith].source=data/none.jsonl", rows=5)
     run.up()
-    status = run.wait("prepare failed", lambda s: s.phases[0].state == "failed", 60)
+    status = run.wait("prepare failed", lambda s: s.phases[0].state == "failed")
     assert "none.jsonl" in status.phases[0].reason
     assert any(a.rule == "phase-prepare" and a.severity == "error" for a in status.alerts)
     assert status.phases[1].state == "blocked"
-    # Mended, and told to go on.
-    (run.root / "data" / "none.jsonl").write_bytes((run.root / "data" / "arith.jsonl").read_bytes())
-    run.verb("rerun", "prepare")
-    run.wait("prepare done", lambda s: s.phases[0].state == "done", 60)
-
-
-def test_commands_outlive_the_supervisor(new_run: Callable[..., Run]) -> None:
-    run = new_run(rows=25)
-    run.up()
-    run.wait("some responses", lambda s: (s.phases[1].done or 0) >= 5)
-    run.verb("cap", "b6-sort", "--samples", "3")
-    run.verb("pause")
-    (supervisor,) = run.processes("supervisor")
-    proc.send(supervisor, signal.SIGKILL)
-    status = run.wait("paused again", lambda s: s.phases[1].state == "paused", 20)
-    capped = next(d for d in status.datasets if d.name == "b6-sort")
-    assert capped.cap_samples == 3
-    assert [c.state for c in status.commands] == ["in_effect", "in_effect"]
-    before = status.phases[1].done
-    time.sleep(2.0)
-    assert run.status().phases[1].done == before
-    run.verb("resume")
-    status = run.wait_done()
-    capped = next(d for d in status.datasets if d.name == "b6-sort")
-    assert (capped.state, capped.done) == ("capped", 3)
-
-
-def test_a_second_supervisor_is_refused(new_run: Callable[..., Run]) -> None:
-    import subprocess
-    import sys
-
-    run = new_run(rows=2)
-    run.up()
+    # Such a run still has its supervisor, and takes no second one.
     words = [sys.executable, "-m", "eagle_tui.supervisor", str(run.root)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 3
-    assert "another supervisor has this run" in done.stderr and '"pid"' in done.stderr
-
-
-def test_a_run_directory_that_is_removed_takes_its_processes_along(
-    new_run: Callable[..., Run],
-) -> None:
-    run = new_run(rows=20)
-    run.up()
-    run.wait("generate runs", lambda s: s.phases[1].state == "running", 60)
-    left = [p for k in ("supervisor", "engine", "generate") for p in run.processes(k)]
-    assert len(left) == 3
-    shutil.rmtree(run.root)
-    deadline = time.monotonic() + 30
-    while any(proc.alive(p) for p in left):
-        assert time.monotonic() < deadline, "processes were left behind"
-        time.sleep(0.1)
+    assert "another supervisor has this run" in done.stderr and "pid " in done.stderr
+    # Mended, and told to go on.
+    (run.root / "data" / "none.jsonl").write_bytes((run.root / "data" / "arith.jsonl").read_bytes())
+    run.verb("rerun", "prepare")
+    run.wait("prepare done", lambda s: s.phases[0].state == "done")

@@ -123,6 +123,7 @@ PIPELINE_MAY = {
     "proc",
     "protocol",
     "sglang",
+    "troubles",
     "__init__",
 }
 HEAVY = {"torch", "transformers", "datasets", "safetensors", "numpy", "aiohttp"}

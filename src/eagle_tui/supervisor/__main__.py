@@ -10,14 +10,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import fcntl
-import os
 import signal
-import socket
 import sqlite3
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import uvicorn
 
@@ -25,73 +20,35 @@ from eagle_tui import proc, troubles
 from eagle_tui.clock import SystemClock
 from eagle_tui.config import ConfigError, RunConfig
 from eagle_tui.rundir import accepted, owner
-from eagle_tui.rundir.owner import Owner
+from eagle_tui.rundir.owner import Taken
 from eagle_tui.rundir.paths import RunDir
-from eagle_tui.rundir.unixsocket import address
 from eagle_tui.supervisor.app import make_app
 from eagle_tui.supervisor.core import Supervisor
+from eagle_tui.supervisor.door import Door
 from eagle_tui.supervisor.origin import disown
 from eagle_tui.supervisor.store import Store, StoreError
 
 
-class Owned(RuntimeError):
-    """Another supervisor has the run."""
-
-
-def own(path: Path) -> int:
-    """Take the run's lock; the descriptor holds it for the life of this process."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        has_it = owner.parse(os.pread(fd, 4096, 0))
-        os.close(fd)
-        who = has_it.words if has_it else "it has not told its name yet"
-        raise Owned(f"{path.parent}: another supervisor has this run: {who}") from None
-    me = proc.current()
-    text = Owner(me.pid, me.started, os.uname().nodename).to_json()
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, text.encode() + b"\n", 0)
-    return fd
-
-
-def listen(path: Path) -> socket.socket:
-    """The socket, mode 0600 from its first moment; one left by a dead supervisor is replaced."""
-    with contextlib.suppress(FileNotFoundError):
-        path.unlink()
-    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)
-    try:
-        server.bind(address(path))
-    finally:
-        os.umask(before)
-    return server
-
-
-class SocketServer(uvicorn.Server):
-    """Signals belong to the supervisor, not to uvicorn."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-async def run(supervisor: Supervisor, server: socket.socket) -> None:
-    """Serve until the run is down or the process is told to end."""
+async def run(supervisor: Supervisor, door: Door) -> None:
+    """Serve until the run is down, the process is told to end, or another one has the run."""
     config = uvicorn.Config(
         make_app(supervisor), log_config=None, access_log=False, lifespan="off", ws="none"
     )
-    web = SocketServer(config)
     loop = asyncio.get_running_loop()
     main = asyncio.create_task(supervisor.serve())
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, main.cancel)
-    serving = asyncio.create_task(web.serve(sockets=[server]))
+
+    def lost(who: str) -> None:
+        print(f"another supervisor took this run: {who}", file=sys.stderr, flush=True)
+        main.cancel()
+
+    serving = asyncio.create_task(door.serve(config, lost))
     try:
         with contextlib.suppress(asyncio.CancelledError):
             await main
     finally:
-        web.should_exit = True
+        door.close()
         await serving
 
 
@@ -121,10 +78,11 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     rundir = RunDir.at(args.run)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    me = proc.current()
     try:
-        lock = own(rundir.lock)
-    except Owned as error:
-        print(error, file=sys.stderr)
+        lock = owner.take(rundir.lock, me.pid, me.started)
+    except Taken as error:
+        print(f"{rundir.root}: another supervisor has this run: {error}", file=sys.stderr)
         return 3
     except OSError as error:
         return _unkept(rundir, error)
@@ -135,7 +93,7 @@ def main(argv: list[str] | None = None) -> int:
         if args.up:
             store.put("intent", "up")
             store.put("failed", {})
-        server = listen(rundir.socket)
+        door = Door(rundir, lock, me.pid, me.started)
     except (StoreError, ConfigError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -145,12 +103,10 @@ def main(argv: list[str] | None = None) -> int:
         supervisor = Supervisor(rundir, config, store, SystemClock())
         for sentence in filter(None, (copied, notice)):
             supervisor.say("warning", "supervisor", sentence)
-        asyncio.run(run(supervisor, server))
+        asyncio.run(run(supervisor, door))
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            rundir.socket.unlink()
         store.close()
-        os.close(lock)
+        door.leave()
     return 0
 
 
