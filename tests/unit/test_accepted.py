@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from eagle_tui.cli.make import make_run
+from eagle_tui.client import NotARun, require_run
 from eagle_tui.config import ConfigError
 from eagle_tui.proc import TOKEN_ENV
 from eagle_tui.rundir import accepted
@@ -82,3 +84,17 @@ def test_only_what_the_supervisor_starts_goes_by_it(
     monkeypatch.setenv(TOKEN_ENV, "t")
     config, notice = settings(run)
     assert config.target.model == "m" and "run.toml was changed" in notice
+
+
+def test_a_run_whose_run_toml_is_gone_is_still_one(run: RunDir) -> None:
+    accepted.take(run)
+    run.config.unlink()
+    require_run(run)
+    with pytest.raises(ConfigError, match=r"`cp \S+run.accepted.toml \S+run.toml` brings back"):
+        accepted.take(run)
+    with pytest.raises(ConfigError, match="brings back"):
+        make_run(run.root, "kimi-k2.5-8gpu", ())
+    assert not run.config.exists(), "a preset is not laid over what was done"
+    run.accepted.unlink()
+    with pytest.raises(NotARun, match="eagle-tui init"):
+        require_run(run)

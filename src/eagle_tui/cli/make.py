@@ -30,6 +30,9 @@ def make_run(path: Path, preset: str, settings: tuple[str, ...]) -> RunDir:
     run = RunDir.at(path)
     if run.config.exists():
         raise Exit(REFUSED, f"{run.config} is there already; `eagle-tui up {run.root}` starts it")
+    if run.accepted.exists():
+        # Another run.toml would be laid over what was done by this one.
+        load_config(run.config)
     text = override(preset_text(preset, run.root.name), settings)
     parse_config(text, source=f"preset {preset}")
     run.root.mkdir(parents=True, exist_ok=True)

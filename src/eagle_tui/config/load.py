@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import difflib
 import re
+import shlex
 import tomllib
 from collections.abc import Iterator, MutableMapping, MutableSequence, Sequence
 from pathlib import Path
@@ -82,7 +83,13 @@ def read_text(path: Path) -> str:
             raise ConfigError(str(path), [f"it is {other}; save it as UTF-8"])
         return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except FileNotFoundError:
-        hint = f"no such file; make one with `eagle-tui init {path.parent}`"
+        kept = path.with_name("run.accepted.toml")
+        hint = (
+            f"no such file; `{shlex.join(['cp', str(kept), str(path)])}` brings back what the "
+            "run goes by"
+            if kept.is_file()
+            else f"no such file; make one with `eagle-tui init {path.parent}`"
+        )
         raise ConfigError(str(path), [hint]) from None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
