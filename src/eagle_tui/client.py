@@ -93,10 +93,15 @@ def halted(run: RunDir) -> str:
 
 def last_status(run: RunDir) -> Status | None:
     """The snapshot that the supervisor left in the run directory; None when there is none."""
+    path = run.root / "status.json"
     try:
-        body = atomic.read_json(run.root / "status.json")
-        return None if body is None else Status.from_json(body)
-    except (ValueError, ValidationError) as error:
+        body = atomic.read_json(path)
+        if body is None:
+            return None
+        if not isinstance(body, dict) or not all(body.get(part) for part in ("run", "supervisor")):
+            raise ValueError(f"{path}: no status of a run")
+        return read_status(body)  # another version of this program may have left it
+    except ValueError as error:
         raise ClientError(f"{error}; move it away, or `eagle-tui up` writes it anew") from error
 
 

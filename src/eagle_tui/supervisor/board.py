@@ -45,7 +45,11 @@ class Board:
         self.desired: Desired = store.desired()
         if store.get("desired") is None and run.desired.exists():
             # The state file was lost: what the operator ordered stands in the other one, too.
-            self.desired = desired.read(run.desired, config)
+            try:
+                self.desired = desired.read(run.desired, config)
+            except ValueError:
+                said = "desired.json is not readable: what was ordered before is lost"
+                context.say("error", "supervisor", said)
         self.decisions: dict[str, Decision] = {p: Decision("pending") for p in PHASES}
         surroundings = Surroundings(run, store, clock, self.figures, context.say)
         self.slots = {phase: WorkerSlot(phase, surroundings) for phase in PHASES}
