@@ -6,13 +6,17 @@ READY := $(VENV)/.ready
 ARGS ?=
 
 export OMP_NUM_THREADS ?= 1
+# Tests start hundreds of processes: none of them is to compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test lint types docs pytest test-sglang pictures clean
 
 demo: $(READY)
 	@if [ -t 1 ]; then $(BIN)/eagle-tui demo $(ARGS); else $(BIN)/eagle-tui demo --headless $(ARGS); fi
 
-test: lint types pytest
+# Types are checked beside the tests, which leave a core idle for longer than that takes.
+test: lint
+	@$(MAKE) --no-print-directory -j2 types pytest
 
 $(READY): pyproject.toml setup.py constraints.txt
 	$(PYTHON) -m venv $(VENV)
