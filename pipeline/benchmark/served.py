@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from eagle_tui.config.speculation import algorithm_fault
 from eagle_tui.rundir.manifest import fingerprint
 
 from .. import targets
-from ..drafter.check import algorithm_fault
 from ..drafter.config import read_config
 from ..worker import Failed, Refused, Worker
 from .figures import COPY, Speedup, paired_speedup, rounded

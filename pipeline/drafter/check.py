@@ -62,19 +62,6 @@ def check_export(
     return found
 
 
-def algorithm_fault(config: dict[str, Any], algorithm: str) -> str:
-    """Why a drafter with this config.json must not be served with this --speculative-algorithm;
-    empty when it may."""
-    names = [str(name) for name in config.get("architectures") or []]
-    if any(name.endswith("Eagle3") for name in names) and algorithm.upper() == "EAGLE":
-        return (
-            "The drafter is an EAGLE-3 one, but the speculative algorithm is EAGLE: it would be "
-            "fed the last state alone, and the accept length would be exactly 1.0. Use "
-            "--speculative-algorithm EAGLE3."
-        )
-    return ""
-
-
 def _config(body: dict[str, Any], target: TargetWeights) -> Iterator[Finding]:
     architectures = body.get("architectures")
     if architectures != [ARCHITECTURE]:

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from eagle_tui.pipeline.drafter import check
-from eagle_tui.pipeline.drafter.check import algorithm_fault, check_export
+from eagle_tui.pipeline.drafter.check import check_export
 from eagle_tui.pipeline.drafter.config import DrafterConfig, DrafterError
 from eagle_tui.pipeline.drafter.export import expected_names, read_export, write_export
 from eagle_tui.pipeline.drafter.module import Drafter
@@ -251,16 +251,6 @@ def test_a_directory_that_cannot_be_read_is_a_finding(tmp_path: Path, export: Ex
     assert "weights" in export.codes()
     with pytest.raises(DrafterError, match="cannot be read"):
         read_export(export.path)
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "fault"), [("EAGLE", True), ("eagle", True), ("EAGLE3", False), ("NGRAM", False)]
-)
-def test_the_flag_that_feeds_one_state(algorithm: str, fault: bool) -> None:
-    found = algorithm_fault(small.config().to_json(), algorithm)
-    assert bool(found) is fault
-    if fault:
-        assert "--speculative-algorithm EAGLE3" in found
 
 
 def test_on_the_command_line(export: Export, capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,7 +59,7 @@ def _told(found: Iterator[tuple[Loc, str]], text: str) -> list[str]:
 
 
 def same_names(raw: dict[str, Any]) -> list[str]:
-    """A sentence for each name that two datasets or two servers share."""
+    """A sentence for each name that two datasets or two servers share, and for each port."""
     found: list[str] = []
     for what in ("dataset", "server"):
         items = raw.get(what)
@@ -67,6 +67,11 @@ def same_names(raw: dict[str, Any]) -> list[str]:
         names = [t.get("name") for t in tables if isinstance(t, dict)]
         for name in sorted({n for n in names if isinstance(n, str) and names.count(n) > 1}):
             found.append(f"two {what}s are named {name!r}; names must differ")
+    servers = raw.get("server")
+    tables = [t for t in servers if isinstance(t, dict)] if isinstance(servers, list) else []
+    ports = [t["port"] for t in tables if isinstance(t.get("port"), int) and not t.get("url")]
+    for port in sorted({port for port in ports if ports.count(port) > 1}):
+        found.append(f"two servers want port {port}; ports must differ, or be left out")
     return found
 
 

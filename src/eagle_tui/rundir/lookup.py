@@ -1,4 +1,5 @@
-"""What run.toml names and is not there: looked at before a run, not when a worker dies of it."""
+"""What run.toml names and is not there, or must not be started so: looked at before a run, not when
+a worker dies of it."""
 
 from __future__ import annotations
 
@@ -6,8 +7,10 @@ import os
 import shutil
 from pathlib import Path
 
+from eagle_tui.config.command import command_line
 from eagle_tui.config.later import refused_later
 from eagle_tui.config.model import RunConfig
+from eagle_tui.config.speculation import command_fault
 from eagle_tui.config.target import NoSuchModel, model_location
 from eagle_tui.rundir.manifest import source_path
 from eagle_tui.rundir.paths import RunDir
@@ -21,6 +24,8 @@ def missing(config: RunConfig, run: RunDir) -> list[str]:
         model_location(config.target.model, run.root)
     except NoSuchModel as error:
         found.append(str(error))
+    else:
+        found += _faults(config, run)
     if config.target.chat_template:
         template = run.root / Path(config.target.chat_template).expanduser()
         if not template.is_file():
@@ -38,6 +43,13 @@ def missing(config: RunConfig, run: RunDir) -> list[str]:
         if path is not None and not os.path.exists(path):  # noqa: PTH110 - it raises nothing
             found.append(f"dataset {dataset.name}: source: there is no file {path}")
     return [*found, *refused_later(config)]
+
+
+def _faults(config: RunConfig, run: RunDir) -> list[str]:
+    """Servers that must not be started as they are."""
+    ours = [server for server in config.server if server.command]
+    told = [(s.name, command_fault(command_line(config, s, run.root, 0), run.root)) for s in ours]
+    return [f"server {name}: {fault}" for name, fault in told if fault]
 
 
 def _program(name: str, run: RunDir) -> bool:

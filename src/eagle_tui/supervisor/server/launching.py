@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from eagle_tui.config import speculation
 from eagle_tui.config.model import RunConfig, ServerSection
 from eagle_tui.config.target import NoSuchModel
 from eagle_tui.ports import no_address, port_taken
@@ -26,8 +28,12 @@ class Obstacle:
     """Waiting cannot help."""
 
 
-def obstacle(section: ServerSection) -> Obstacle | None:
+def obstacle(config: RunConfig, section: ServerSection, root: Path, plan: Plan) -> Obstacle | None:
     """What SGLang itself would find out only after the load, or never say; None: nothing."""
+    with contextlib.suppress(NoSuchModel):  # `begin` says that
+        argv, _ = resolved.command(config, section, root, section.port or 0, plan)
+        if fault := speculation.command_fault(argv, root):
+            return Obstacle(fault, "correct it in [server.flags] or command", permanent=True)
     if why := no_address(section.host):
         reason = f"cannot listen on {section.host}: {why}"
         return Obstacle(reason, "correct `host` of its [[server]] in run.toml", permanent=True)

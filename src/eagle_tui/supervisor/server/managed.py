@@ -197,7 +197,8 @@ class ManagedServer:
             return
         if wish.plan.trial and self._tries(wish.plan) >= wish.plan.number:
             return
-        if (found := launching.obstacle(self.section)) is not None:
+        found = launching.obstacle(self._config, self.section, self._c.run.root, wish.plan)
+        if found is not None:
             self.reason, self.remedy = found.reason, found.remedy
             self._retry_at = self._mono() + PORT_AGAIN_S
             if found.permanent:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
@@ -35,6 +35,8 @@ class ServerView:
     host: HostFacts = field(default_factory=HostFacts)
     refusal: str = ""
     """Why it cannot be retuned at all; empty: it can."""
+    fault: Callable[[Sequence[str]], str] = lambda _argv: ""
+    """Why a command line must not be started although the server would take it; empty: it may."""
     last_start_s: float | None = None
 
 
@@ -139,6 +141,8 @@ def order_for(
     now = apply(server.argv, server.tuned, server.flags)
     after, changes = settings_after(server, typed)
     problems = check(changes, now, server.flags, server.host)
+    if fault := server.fault(apply(now, changes, server.flags)):
+        problems = [Problem(next(iter(changes), ""), fault.rstrip(".")), *problems]
     if all(_same(server, now, key, after) for key in changes):
         return None, problems
     words = ", ".join(_words(server, now, key, value) for key, value in changes.items())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eagle_tui.config.command import command_line
+from eagle_tui.config.speculation import command_fault
 from eagle_tui.config.target import NoSuchModel
 from eagle_tui.rundir import keys
 from eagle_tui.supervisor.launches import Settings
@@ -64,6 +66,7 @@ class RetuneRun:
             flags=flags,
             host=host_facts(server),
             refusal=refusal,
+            fault=partial(command_fault, root=self.root),
             last_start_s=board.store.servers.last_start_s(section.name, ""),
         )
 
