@@ -30,4 +30,4 @@ def test_less_is_drawn_while_the_focus_is_elsewhere() -> None:
         elsewhere = len(shown.read(3.0))
         assert elsewhere < looked_at / 2, (looked_at, elsewhere)
         shown.press(IN)
-        shown.until("poll", 1.0)
+        assert shown.read(1.0), "the newest figures are drawn at once"

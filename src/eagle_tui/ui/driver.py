@@ -15,6 +15,7 @@ from textual.message import Message
 
 from eagle_tui.ui.outlet import Outlet
 from eagle_tui.ui.terminal import can_suspend
+from eagle_tui.ui.thin import Thinner
 
 
 class ScreenDriver(LinuxDriver):
@@ -30,6 +31,7 @@ class ScreenDriver(LinuxDriver):
         options["mouse"] = options.get("mouse", True) and app.wants_mouse
         super().__init__(app, **options)
         self._outlet: Outlet | None = None
+        self._thinner = Thinner()
         self._setting_modes = False
 
     @property
@@ -38,9 +40,20 @@ class ScreenDriver(LinuxDriver):
         return self._outlet is not None and self._outlet.behind
 
     def write(self, data: str) -> None:
-        """Queue output; never blocks."""
-        if self._outlet is not None:
-            self._outlet.write(data, must=self._setting_modes)
+        """Queue output, as far as it changes what the terminal shows; never blocks."""
+        if self._outlet is None:
+            return
+        if self._setting_modes:
+            self._thinner.forget()
+            self._outlet.write(data, must=True)
+            return
+        less = self._thinner.feed(data)
+        if less and not self._outlet.write(less):
+            self._thinner.forget()
+
+    def forget(self) -> None:
+        """The terminal may show something else than was written, as after another size."""
+        self._thinner.forget()
 
     def start_application_mode(self) -> None:
         assert self._file is not None

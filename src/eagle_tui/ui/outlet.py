@@ -52,19 +52,20 @@ class Outlet:
         """Start to write."""
         self._thread.start()
 
-    def write(self, text: str, must: bool = False) -> None:
+    def write(self, text: str, must: bool = False) -> bool:
         """Queue one whole piece of output; `must` is for what sets the terminal's modes, which is
-        short and never left out. Never blocks."""
+        short and never left out. Never blocks. False: it was left out."""
         data = text.encode("utf-8", "replace")
         with self._changed:
             if self._gone or (self._lost and not must):
-                return
+                return False
             if self._pending + len(data) > self._limit and self._pending and not must:
                 self._lost = True
-                return
+                return False
             self._queue.append(data)
             self._pending += len(data)
             self._changed.notify_all()
+        return True
 
     def stop(self, wait_s: float = DRAIN_S) -> None:
         """Write what is queued, and give up on a terminal that does not take it in time."""

@@ -143,6 +143,8 @@ class TerminalApp(App[None], inherit_bindings=False):
 
     async def on_event(self, event: events.Event) -> None:
         """As Textual does, but keys one after the other."""
+        if isinstance(event, events.Resize) and isinstance(self._driver, ScreenDriver):
+            self._driver.forget()
         if isinstance(event, events.Key) and not event.is_forwarded:
             await self._keys.take(event)
         else:
@@ -183,6 +185,8 @@ class TerminalApp(App[None], inherit_bindings=False):
 
     def repaint(self) -> None:
         """Draw everything anew: what is on the terminal is not what we think."""
+        if isinstance(self._driver, ScreenDriver):
+            self._driver.forget()
         self.refresh(layout=True)
 
     def on_screen_driver_caught_up(self) -> None:
