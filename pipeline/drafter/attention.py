@@ -328,10 +328,10 @@ class _Attend(torch.autograd.Function):
                 for k in diagonal[:steps]
             ]
             lse = torch.logsumexp(torch.stack([lse0, *scores]), dim=0)
-            joined = _grouped(out.to(lse.dtype) * _per_row(lse0 - lse), kv_heads)
+            joined = _grouped(out * _per_row(lse0 - lse), kv_heads)
             for score, v in zip(scores, diagonal[steps:], strict=True):
                 weight = _grouped(_per_row(score - lse), kv_heads)
-                joined = joined + weight * v[:, :, None]
+                joined = joined.addcmul_(weight, v[:, :, None].to(joined.dtype))
             out = joined.flatten(1, 2).to(q.dtype)
         ctx.save_for_backward(q, k0, v0, out, lse, *rest, *diagonal)
         ctx.docs, ctx.scale, ctx.kernel, ctx.grow = docs, scale, kernel, grow
@@ -362,7 +362,7 @@ class _Attend(torch.autograd.Function):
             score = (wide_q * k_wide).sum(-1, keepdim=True) * ctx.scale
             probability = (score - row_lse).exp()
             ds = probability * ((wide_grad * v_wide).sum(-1, keepdim=True) - delta) * ctx.scale
-            dq = dq + ds * k_wide
+            dq = dq.addcmul_(ds, k_wide)
             d_keys.append((ds * wide_q).sum(2).to(k.dtype))
             d_values.append((probability * wide_grad).sum(2).to(v.dtype))
         return dq.flatten(1, 2).to(q.dtype), dk, dv, None, None, None, *d_keys, *d_values

@@ -76,7 +76,9 @@ class TargetHead:
                 top, where = logits.max(-1)
                 arg[part] = torch.where(top > best[part], where + first, arg[part])
                 best[part] = torch.maximum(top, best[part])
-                lse[part] = torch.logaddexp(lse[part], logits.logsumexp(-1))
+                # Log-sum-exp of the chunk, with the maximum that is known, in place.
+                summed = logits.sub_(top[:, None]).exp_().sum(-1).log_().add_(top)
+                lse[part] = torch.logaddexp(lse[part], summed)
         return lse, arg
 
 
@@ -152,12 +154,13 @@ def slopes(raw: Tensor, wanted: Tensor, row_weights: Tensor) -> tuple[Tensor, Te
     """Of logits `raw` [steps, c, Vd], the target's logits `wanted` float32 [c, Vd] and weights
     [steps, c]: the sum of weight times cross-entropy, its gradient by `raw` in the type of `raw`,
     and the favourites int64 [steps, c]."""
-    logits = raw.float()
+    # Every pass over these logits costs as much as the matrix product that made them on a GPU: one
+    # fused kernel takes them to log-probabilities, and the gradient is made in their place.
     target = wanted.softmax(-1)
-    lse = logits.logsumexp(-1)
-    cross = lse - (logits * target).sum(-1)
-    slope = ((logits - lse[..., None]).exp() - target) * row_weights[..., None]
-    return (row_weights * cross).sum(), slope.to(raw.dtype), logits.argmax(-1)
+    log_q = raw.log_softmax(-1, dtype=torch.float32)
+    cross = -(log_q * target).sum(-1)
+    slope = log_q.exp_().sub_(target).mul_(row_weights[..., None])
+    return (row_weights * cross).sum(), slope.to(raw.dtype), raw.argmax(-1)
 
 
 class _HeadLoss(torch.autograd.Function):

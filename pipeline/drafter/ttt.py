@@ -58,10 +58,13 @@ def draft_states(
     keys, values = [key], [value]
 
     hidden, normed = everywhere[asking], normed[asking]
-    positions = rows.positions[asking]
+    ahead = torch.arange(steps, device=asking.device)[:, None]
+    positions = (rows.positions[asking] + ahead).flatten()
+    turned = drafter.rotation(positions, dtype)
+    cos, sin = (r.view(steps, len(asking), *r.shape[1:]) for r in turned)
     states: list[Tensor] = []
     for step in range(steps):
-        rotation = drafter.rotation(positions + step, dtype)
+        rotation = cos[step], sin[step]
         wanted = queries if step == 0 else len(to_state)
         joined = padded[asking + 1 + step, :wanted] + F.linear(normed, to_state[:wanted])
         if step:
