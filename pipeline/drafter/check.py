@@ -29,6 +29,12 @@ from .rope import target_rope
 from .target_weights import TargetWeights
 
 _CHANGE_THE_GRAPH: Final = ("norm_output", "norm_before_residual", "norm_before_fc", "fc_norm")
+_NUMBERS: Final = (
+    *("hidden_size", "target_hidden_size", "num_hidden_layers", "num_attention_heads"),
+    *("num_key_value_heads", "head_dim", "intermediate_size", "vocab_size", "draft_vocab_size"),
+    "max_position_embeddings",
+)
+_TABLES: Final = ("eagle_config", "rope_parameters", "rope_scaling")
 _FOREIGN_PREFIXES: Final = ("draft_model.", "module.", "model.model.", "_orig_mod.")
 
 
@@ -51,6 +57,8 @@ def check_export(
         body = read_config(directory / "config.json")
     except DrafterError as error:
         return [Finding("config", str(error))]
+    if wrong := _not_numbers(body):
+        return [Finding("config", f"{directory / 'config.json'}: {wrong}")]
     found = [*_config(body, target), *_layer_ids(body, target, layers)]
     try:
         tensors = load_file(directory / WEIGHTS)
@@ -60,6 +68,13 @@ def check_export(
     found += _vocabulary(body, tensors, target)
     found += _values(tensors)
     return found
+
+
+def _not_numbers(body: dict[str, Any]) -> str:
+    """Which keys hold something else than what every loader takes there; empty: none."""
+    wrong = [key for key in _NUMBERS if type(body.get(key)) not in (int, type(None))]
+    wrong += [key for key in _TABLES if not isinstance(body.get(key) or {}, dict)]
+    return f"not what belongs there: {', '.join(wrong)}" if wrong else ""
 
 
 def _config(body: dict[str, Any], target: TargetWeights) -> Iterator[Finding]:
