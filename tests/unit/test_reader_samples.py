@@ -182,6 +182,15 @@ def test_flagged(tmp_path: Path) -> None:
     run.flagged.write_text("[]")
     with pytest.raises(ValueError, match="not a list of flags"):
         reader.page(SampleQuery(order="flagged"))
+    assert reader.page(SampleQuery()).heads, "who does not ask for flags is not kept by them"
+
+
+def test_a_row_made_by_hand_is_told_by_its_place(tmp_path: Path) -> None:
+    run = RunDir.at(tmp_path)
+    run.responses("d").parent.mkdir(parents=True)
+    run.responses("d").write_text('{"id": "odd", "state": "none", "at": "yesterday"}\n')
+    with pytest.raises(ValueError, match=r"d\.jsonl: the row 'odd' at byte 0 is none of ours"):
+        samples.SampleReader(run).sample("d", "odd")
 
 
 def test_what_cannot_be_read_is_counted_and_passed_over(

@@ -83,8 +83,8 @@ class SampleReader:
 
     def page(self, query: SampleQuery, until: float | None = None) -> SamplePage:
         """One bounded look; rows of after Unix time `until` are left out. NoSuchDataset;
-        ValueError: the flags cannot be read."""
-        marked = {(f.dataset, f.id) for f in flags.read(self._run)}
+        ValueError: the flags are asked for and cannot be read."""
+        marked = self._marked(query)
         paths = self._wanted(query, marked)
         with contextlib.ExitStack() as stack:
             sources: list[_Source] = []
@@ -120,8 +120,13 @@ class SampleReader:
         )
 
     def sample(self, dataset: str, id: str, offset: int | None = None) -> Sample:
-        """One response, whole. NoSuchSample when its row is gone."""
-        return responses.to_sample(self.row(dataset, id, offset)[1])
+        """One response, whole. NoSuchSample when its row is gone; ValueError: it cannot be read."""
+        at, row = self.row(dataset, id, offset)
+        try:
+            return responses.to_sample(row)
+        except (ValueError, TypeError):
+            where = f"{self._path(dataset)}: the row {id[:80]!r} at byte {at}"
+            raise ValueError(f"{where} is none of ours: its fields cannot be read") from None
 
     def samples(
         self, dataset: str | None, kind: str, limit: int, until: float | None = None
@@ -167,6 +172,15 @@ class SampleReader:
         for at, line in responses.rows_backward(file, file.seek(0, os.SEEK_END)):
             if line is not None and wanted in line[:_ID_WITHIN]:
                 yield at, line
+
+    def _marked(self, query: SampleQuery) -> set[tuple[str, str]]:
+        """What is flagged. Flags that cannot be read keep nobody from the responses."""
+        try:
+            return {(f.dataset, f.id) for f in flags.read(self._run)}
+        except ValueError:
+            if query.order == "flagged":
+                raise
+            return set()
 
     def _wanted(self, query: SampleQuery, marked: set[tuple[str, str]]) -> dict[str, Path]:
         files = self.files()
