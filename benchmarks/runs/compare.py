@@ -3,9 +3,10 @@
     python compare.py RUN OTHER [--states 0.02] [--loss 0.1]
 
 Samples: the same ids with the same tokens and masks, and states that differ by no more than
-`--states` of their own size (norm of the difference over norm). Training: the same rows and tokens,
-every one once an epoch, and accuracy and accept length on the held-out rows that differ by no more
-than `--loss` (relative): two ranks take steps of two packs, so the curves are alike and not equal.
+`--states` of their own size (norm of the difference over norm). Training: as many rows, each one
+once an epoch, and accuracy and accept length on the held-out rows that differ by no more than
+`--loss` (relative): packs are filled in another way, and a few steps more or less are taken, so the
+ends are alike and not equal. That equal packs give equal weights is shown by the tests.
 Exit code 1 when something differs.
 """
 
@@ -61,9 +62,8 @@ def training(one: RunDir, other: RunDir, most: float) -> Iterator[str]:
     mine, theirs = counts(one), counts(other)
     for name in ("rows", "tokens", "steps", "accept"):
         print(f"{name:8}{mine[name]:>12}{theirs[name]:>12}")
-    for name in ("rows", "tokens"):
-        if mine[name] != theirs[name]:
-            yield f"other {name} were trained on"
+    if mine["rows"] != theirs["rows"]:
+        yield "other rows were trained on"
     pairs = {"accept length": (mine["accept"], theirs["accept"])}
     pairs |= {
         f"accuracy of step {k}": p

@@ -156,7 +156,8 @@ class Pool:
         return "no server: " + "; ".join(f"{m.name}: {m.out}" for m in self.members)
 
     def counts(self) -> dict[str, dict[str, float | None]]:
-        """What each endpoint did and has in flight now."""
+        """What each endpoint did and has in flight now; those that leave, too, while they have."""
+        leaving = [m for m in self._retired if m.in_flight]
         return {
             m.name: {
                 "in_flight": m.in_flight,
@@ -165,7 +166,7 @@ class Pool:
                 "tokens": m.count.tokens,
                 "failures": m.count.failures,
             }
-            for m in self.members
+            for m in (*leaving, *self.members)
         }
 
     def notes(self) -> dict[str, str]:
