@@ -66,7 +66,7 @@ def test_a_storm_of_sizes_ends_with_the_last_one_and_is_not_paid_one_by_one(tmp_
             assert time.monotonic() < deadline and shown.process.poll() is None
             shown.read(0.1)
 
-    with screen(TELLS_ITS_SIZE, str(told)) as shown:
+    with screen(TELLS_ITS_SIZE, str(told), env={"COLUMNS": "300", "LINES": "2"}) as shown:
         settles(100, 30)
         watched = psutil.Process(shown.process.pid)
         before = sum(watched.cpu_times()[:2])

@@ -124,6 +124,8 @@ class Supervisor:
         try:
             if self._tick():
                 return True
+            if self._gone_since is not None:
+                return False  # nothing is made anew where it was
             if mono - self._second_at >= SECOND_S:
                 self._second_at = mono
                 self._second()
@@ -167,6 +169,8 @@ class Supervisor:
         if self._is_gone():
             self._give_up()
             return True
+        if self._gone_since is not None:
+            return False
         board.figures.poll()
         for note in board.figures.take_notes():
             self.say(severity_of(note.severity), note.phase, note.text)

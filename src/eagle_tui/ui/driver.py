@@ -6,8 +6,9 @@ the whole app down when a key is no valid UTF-8 or when reading fails.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from textual.drivers.linux_driver import LinuxDriver
@@ -71,6 +72,16 @@ class ScreenDriver(LinuxDriver):
             self._outlet.stop()
             self._outlet = None
         super().close()
+
+    def _get_terminal_size(self) -> tuple[int, int]:
+        # Textual believes COLUMNS and LINES more than the terminal; a shell may have exported those
+        # of another one.
+        if self._file is not None:
+            with suppress(OSError, ValueError):
+                columns, lines = os.get_terminal_size(self._file.fileno())
+                if columns and lines:
+                    return columns, lines
+        return super()._get_terminal_size()
 
     def _sigtstp_application(self, *_: Any) -> None:
         # Also from the terminal itself, before it is told to send ctrl+z as a key.
