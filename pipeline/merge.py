@@ -309,6 +309,13 @@ class Merge:
                     f"{dataset.name}: {lost:,} of {tally.read:,} rows left out: {reasons}",
                     "warning" if lost == tally.read else "info",
                 )
+        if not any(tally.splits["val"]["rows"] for tally in self._tallies):
+            self._worker.log.note(
+                "no row is held out, so training cannot tell its best checkpoint and the benchmark "
+                "has no prompts: set merge.val_fraction, or hold_out of a dataset of two prompts "
+                "or more",
+                "warning",
+            )
         shares = coverage(self._frequency)
         told = ", ".join(f"{size}: {share:.2%}" for size, share in shares["share_of"].items())
         self._worker.log.note(

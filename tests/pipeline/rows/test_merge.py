@@ -71,6 +71,12 @@ def merge_dir(run_dir: Any) -> Any:
     return make
 
 
+def notes(root: Path) -> str:
+    """Everything that the newest attempt told."""
+    newest = sorted((root / "events").glob("merge-*.jsonl"))[-1]
+    return "\n".join(e["text"] for e in jsonl.rows(newest) if e["e"] == "note")
+
+
 def merge(root: Path) -> int:
     return main("merge", body, [str(root)])
 
@@ -204,9 +210,11 @@ def test_split_takes_from_every_dataset_alike(merge_dir: Any) -> None:
     datasets = made(root).counts["datasets"]
     assert (datasets["b"]["val"]["rows"], datasets["a"]["val"]["rows"]) == (10, 5)
     assert not {i for i, _, _ in rows(root, "train")} & {i for i, _, _ in rows(root, "val")}
+    assert "no row is held out" not in notes(root)
     root = merge_dir([response(n) for n in range(9)], settings="val_fraction = 0")
     assert merge(root) == 0
     assert rows(root, "val") == []
+    assert "no row is held out" in notes(root)
 
 
 @given(
