@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,33 @@ def test_states_come_to_pinned_memory_and_are_those_of_the_cpu(tmp_path: Path) -
         assert one.aux.is_pinned() and one.last.is_pinned() and one.lengths == other.lengths
         assert worst(one.aux, other.aux) < 1e-3 and worst(one.last, other.last) < 1e-3
         assert not one.bad.any()
+
+
+def waits(work: Callable[[], object]) -> int:
+    """How often a piece of work makes this thread wait for the GPU."""
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            work()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    return sum("synchronizing" in str(one.message) for one in told)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8"])
+def test_capturing_waits_no_oftener_than_the_bare_forward(tmp_path: Path, dtype: str) -> None:
+    """Else the GPU idles between two batches. (transformers itself looks at the positions.)"""
+    model = AutoModelForCausalLM.from_pretrained(make_target(tmp_path / "model"), dtype="auto")
+    model = model.eval().cuda()
+    rows = list(make_rows(16, seed=1).values())
+    capture = Capture(model, (2, 4, 5), dtype)
+    capture.states(rows).ready()  # kernels, streams and pinned memory are there from now on
+    ids = torch.zeros((16, max(len(row.ids) for row in rows)), dtype=torch.int64, device="cuda")
+    with torch.inference_mode():
+        bare = waits(lambda: model.base_model(input_ids=ids, use_cache=False))
+    assert waits(lambda: capture.states(rows)) <= bare
 
 
 def test_what_is_stored_from_a_gpu_is_what_is_stored_from_a_cpu(tmp_path: Path) -> None:
