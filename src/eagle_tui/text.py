@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f"  # direction of writing
+    "\u2028\u2029\ufff9-\ufffb\U000e0000-\U000e007f]"  # lines, annotations, tags: never seen
+)
 
 
 def scrub(text: str) -> str:

@@ -84,6 +84,8 @@ def test_hostile_text_is_visible() -> None:
     assert visible("a\r\nb\rc") == "a\nb␍c"
     assert visible("see [/path] and [b + ") == "see [/path] and [b + "
     assert scrub("x\ud83dy") == "x\ufffdy"
+    assert visible("a\u061cb\u2028c\u2029d\ufff9") == "a<061c>b<2028>c<2029>d<fff9>"
+    assert visible("x\U000e0041") == "x<e0041>", "text that hides in tags"
 
 
 def test_a_socket_in_a_deep_directory_can_be_reached(tmp_path: Path) -> None:
