@@ -10,6 +10,7 @@ import pytest
 
 from eagle_tui.cli import main as cli
 from eagle_tui.cli.logs import Wanted
+from eagle_tui.cli.tables import narrowed
 from eagle_tui.client_api import NotFound
 from eagle_tui.reader.tokens import TokenDecoder
 from eagle_tui.records import LogFile, TokenView
@@ -79,10 +80,11 @@ def test_samples_are_listed_as_the_screen_lists_them(
     assert ids("--order", "loop") == ["b99"]
     assert ids("--text", "QUESTION 17") == ["a17"]
     assert ids("--order", "truncated") == []
+    assert ids("--order", "flagged") == ["a3"]
     assert run("samples", root, "-n", "2") == 0
     first, second = capsys.readouterr().out.splitlines()
-    assert " b " in first and "loop" in first and "99 tokens" in first
-    assert second.endswith("a30  question 30")
+    assert " b " in first and " loop " in first and " 99 " in first
+    assert second.endswith(" a30 question 30")
     assert run("samples", root, "--text", "nowhere") == 0
     said = capsys.readouterr()
     assert said.out == "" and "no sample holds that text" in said.err
@@ -251,3 +253,13 @@ def test_which_log_is_meant() -> None:
     assert Wanted(name="server-a-0002").newest(files).name == "server-a-0002.log"
     with pytest.raises(NotFound, match=r"of train of attempt 3; there are: hang-a\.txt, server"):
         Wanted(owner="train", attempt=3).pick(files)
+
+
+def test_a_narrow_terminal_does_without_spare_columns() -> None:
+    heads = ("name", "-a", "-b", "-c")
+    rows = [("x" * 10, "1", "22", "333")]
+    spare = ("-b", "-a")
+    assert narrowed(heads, rows, None, spare) == (list(heads), [list(rows[0])])
+    assert narrowed(heads, rows, 22, spare)[0] == list(heads)
+    assert narrowed(heads, rows, 21, spare) == (["name", "-a", "-c"], [["x" * 10, "1", "333"]])
+    assert narrowed(heads, rows, 1, spare)[0] == ["name", "-c"], "the others always stay"

@@ -9,9 +9,9 @@ import click
 from rich.console import Console
 
 from eagle_tui import fmt
-from eagle_tui.cli.common import RUN, rundir
+from eagle_tui.cli.common import RUN, rundir, width
 from eagle_tui.cli.look import ask_files, current
-from eagle_tui.cli.tables import add, table
+from eagle_tui.cli.tables import add, narrowed, table
 from eagle_tui.client_api import NotFound
 from eagle_tui.protocol import DatasetStatus, LengthFigures
 from eagle_tui.records import FailureCount
@@ -25,6 +25,9 @@ _HEADS = (
     "dataset", "state", "-done", "-tokens", "-cap", "-/min", "-tok/s", "-mean", "-p50", "-p95",
     "-reasoning", "-trunc", "-loop", "-empty", "-failed", "-left",
 )  # fmt: skip
+
+_SPARE = ("-tok/s", "-p50", "-empty", "-loop", "-cap", "-reasoning", "-trunc", "-p95", "-/min")
+"""Columns that a narrow terminal does without, the first one first."""
 
 
 @click.command()
@@ -68,16 +71,20 @@ def datasets(run: Path, dataset: str | None, column: str | None, words: str, as_
 
 
 def _table(rows: list[DatasetStatus]) -> None:
-    out = table(*_HEADS)
-    for d in rows:
-        add(
-            out,
+    lines = [
+        (
             *(d.name, d.state, fmt.progress(d.done, d.prompts), fmt.count(d.tokens)),
             *(fmt.caps(d.cap_tokens, d.cap_samples), fmt.rate(d.rate_per_min), fmt.rate(d.tok_s)),
             *(fmt.count(d.tokens_mean), fmt.count(d.tokens_p50), fmt.count(d.tokens_p95)),
             *(fmt.percent(d.reasoning_share), d.truncated, d.loop, d.no_answer, d.failed),
             fmt.eta(d.eta_s),
         )
+        for d in rows
+    ]
+    heads, shown = narrowed(_HEADS, lines, width(), _SPARE)
+    out = table(*heads)
+    for line in shown:
+        add(out, *line)
     Console(highlight=False, soft_wrap=True, width=400).print(out)
 
 

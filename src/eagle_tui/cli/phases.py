@@ -14,12 +14,14 @@ from rich.style import Style
 from eagle_tui import fmt
 from eagle_tui.cli.common import RUN, rundir, width
 from eagle_tui.cli.look import ask_any, ask_files, current
-from eagle_tui.cli.tables import add, table
+from eagle_tui.cli.tables import add, narrowed, table
 from eagle_tui.client_api import ClientError, NotFound, RunClient
 from eagle_tui.protocol import Estimate, PhaseStatus
 from eagle_tui.records import PhaseRecord
 from eagle_tui.report.estimates import first_against_now
 from eagle_tui.text import visible
+
+_HEADS = ("phase", "state", "-done", "-attempt", "-elapsed", "-left", "estimate", "why")
 
 
 @click.command()
@@ -63,15 +65,18 @@ def _body(
 
 
 def _table(wanted: list[PhaseStatus], estimates: list[Estimate]) -> None:
-    rows = table("phase", "state", "-done", "-attempt", "-elapsed", "-left", "estimate", "why")
-    for item in wanted:
-        done = f"{fmt.progress(item.done, item.total)} {item.unit}".strip()
-        add(
-            rows,
-            *(item.name, item.state, done, item.attempt or fmt.NONE),
-            *(fmt.duration(item.elapsed_s), fmt.eta(item.eta_s)),
+    lines = [
+        (
+            *(item.name, item.state, f"{fmt.progress(item.done, item.total)} {item.unit}".strip()),
+            *(item.attempt or fmt.NONE, fmt.duration(item.elapsed_s), fmt.eta(item.eta_s)),
             *(first_against_now(item, estimates), item.reason),
         )
+        for item in wanted
+    ]
+    heads, shown = narrowed(_HEADS, lines, width(), ("-attempt", "estimate", "-left"))
+    rows = table(*heads)
+    for line in shown:
+        add(rows, *line)
     Console(highlight=False, soft_wrap=True, width=400).print(rows)
 
 

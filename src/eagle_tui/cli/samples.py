@@ -23,6 +23,7 @@ from eagle_tui.records import SAMPLE_ORDERS, SampleHead, SampleOrder, SampleQuer
 from eagle_tui.ui.sample_text import plain_text
 from eagle_tui.ui.wrap import safe, safe_line
 
+FLAGGED = "*"
 PREDICTED = "*"
 """Before the id of a token that training predicts."""
 
@@ -115,17 +116,17 @@ def _longest_first(head: SampleHead) -> tuple[int, float]:
 
 
 def line(head: SampleHead, now: float, columns: int | None) -> str:
-    """A sample in one line, cut to so many characters: `when dataset state tokens id beginning`."""
+    """A sample in one line, cut to so many cells: when, dataset, state, tokens, flag, id, title."""
     parts = [
         f"{fmt.moment(head.at, now):<9}",
-        f"{head.dataset:<14}",
+        f"{head.dataset:<12}",
         f"{head.state:<9}",
-        f"{fmt.exact(head.completion_tokens):>7} tokens",
-        "flagged" if head.flagged else "       ",
+        f"{fmt.count(head.completion_tokens):>5}",
+        FLAGGED if head.flagged else " ",
         head.id,
         head.title,
     ]
-    return cut(safe_line("  ".join(parts)), columns)
+    return cut(safe_line(" ".join(parts)), columns)
 
 
 def _one(id: str, dataset: str | None, *, tokens: bool, as_json: bool) -> Task:
