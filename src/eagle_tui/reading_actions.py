@@ -20,8 +20,8 @@ READING: tuple[Action, ...] = (
     Action(
         "undo",
         "Undo",
-        "Take a command back: a pause, resume, cap, concurrency, skip, order, retune or undo, as long "
-        "as what it changed was not changed again.",
+        "Take a command back: a pause, resume, cap, concurrency, skip, order, retune or undo, "
+        "as long as what it changed was not changed again.",
         key="u",
         verb="undo",
         params=(
