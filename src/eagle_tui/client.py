@@ -230,7 +230,7 @@ def ensure_supervisor(run: RunDir, *, up: bool = False) -> bool:
     stopped and `up` is not asked for."""
     require_run(run)
     if why := halted(run):
-        raise Halted(f"{run.root}: {why}")
+        raise Halted(f"{why}: {run.root}")  # a screen knows the run, and its line is short
     if run.socket.exists() and not os.access(run.socket, os.R_OK | os.W_OK):
         whose = run.socket.stat().st_uid
         raise NotYours(
