@@ -17,10 +17,10 @@ from eagle_tui.protocol import Status
 def test_all_six_phases(new_run: Callable[..., Run], tmp_path: Path) -> None:
     run = new_run(
         'run.phases=["prepare", "generate", "merge", "extract", "train", "bench"]',
-        "train.epochs=4",
+        "train.epochs=2",
         "bench.prompts=2",
         "bench.max_new_tokens=64",
-        rows=24,
+        rows=14,
     )
     done = run.eagle("demo", str(run.root), "--headless", check=False, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr + run.story()

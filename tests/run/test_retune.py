@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -94,7 +95,7 @@ def test_retunes_under_load_survive_kills(new_run: Callable[..., Run]) -> None:
     assert run.processes("engine") == []
 
 
-def test_a_paused_run_stays_paused(new_run: Callable[..., Run]) -> None:
+def test_a_paused_run_stays_paused_and_a_removed_one_ends(new_run: Callable[..., Run]) -> None:
     run = new_run(*SLOWLY, rows=4)
     run.up()
     run.wait("responses come", lambda s: (s.phases[1].done or 0) >= 1)
@@ -110,6 +111,15 @@ def test_a_paused_run_stays_paused(new_run: Callable[..., Run]) -> None:
     assert run.status().phases[1].done == before
     run.verb("resume")
     run.wait("it goes on", lambda s: (s.phases[1].done or 0) > (before or 0))
+
+    # The directory is removed: nobody can steer these processes any more, so they end.
+    left = [p for kind in ("supervisor", "engine", "generate") for p in run.processes(kind)]
+    assert len(left) == 3
+    shutil.rmtree(run.root)
+    deadline = time.monotonic() + 60
+    while any(proc.alive(p) for p in left):
+        assert time.monotonic() < deadline, "processes were left behind"
+        time.sleep(0.1)
 
 
 def _marks(run: Run) -> list[Mark]:

@@ -1,9 +1,11 @@
-"""A real run: commands taken back, responses flagged over a kill, files read by the client."""
+"""A real run: commands outlive the supervisor and are taken back; responses are flagged, files read
+by the client."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -33,28 +35,37 @@ def ask(run: Run, what: Callable[[SocketClient], Coroutine[Any, Any, T]]) -> T:
     return asyncio.run(look())
 
 
-def test_undo_flag_and_read(new_run: Callable[..., Run]) -> None:
-    run = new_run("generate.concurrency=2", rows=8)
+def test_commands_last_are_undone_and_files_are_read(new_run: Callable[..., Run]) -> None:
+    run = new_run("generate.concurrency=2", rows=7)
     run.up()
     run.wait("a response", lambda s: (s.phases[1].done or 0) >= 1)
+    run.verb("cap", "b6-sort", "--samples", "3")
     run.verb("pause")
     run.verb("cap", "b1-arith", "--samples", "3")
     # The status is made once a second.
-    paused = run.wait("the cap", lambda s: caps(s)["b1-arith"] == 3, 10)
+    paused = run.wait("the cap", lambda s: caps(s)["b1-arith"] == 3)
     (pause,) = [c for c in paused.commands if c.verb == "pause"]
     assert pause.undo == "generation goes on" and pause.accepted_at is not None
 
-    # The supervisor is killed: what is kept with the commands is still there.
-    for process in run.processes("supervisor"):
-        proc.send(process, signal.SIGKILL)
+    # The supervisor is killed: what was ordered still holds.
+    (supervisor,) = run.processes("supervisor")
+    proc.send(supervisor, signal.SIGKILL)
+    status = run.wait("paused again", lambda s: s.phases[1].state == "paused")
+    assert (caps(status)["b6-sort"], caps(status)["b1-arith"]) == (3, 3)
+    assert [c.state for c in status.commands] == ["in_effect"] * 3
+    before = status.phases[1].done
+    time.sleep(1.5)
+    assert run.status().phases[1].done == before
+
+    # So is what is kept with the commands.
     said = run.verb("undo").stdout
     assert "b1-arith: cap in responses as in run.toml" in said
-    run.wait("its cap is gone", lambda s: caps(s)["b1-arith"] is None, 10)
+    run.wait("its cap is gone", lambda s: caps(s)["b1-arith"] is None)
     # The undo is a command, and is taken back by its id.
     undo = run.status().commands[-1]
     assert (undo.verb, undo.state) == ("undo", "in_effect")
     run.verb("undo", undo.id[:8])
-    run.wait("its cap is back", lambda s: caps(s)["b1-arith"] == 3, 10)
+    run.wait("its cap is back", lambda s: caps(s)["b1-arith"] == 3)
     refused = run.verb("undo", undo.id[:8], check=False)
     assert refused.returncode == 3 and "changed again since" in refused.stdout + refused.stderr
     run.verb("undo", pause.id)
@@ -87,3 +98,8 @@ def test_undo_flag_and_read(new_run: Callable[..., Run]) -> None:
     engine = next(file.name for file in logs if file.name.startswith("server-"))
     tail = ask(run, lambda client: client.log_page(LogQuery(name=engine, backward=True, rows=5)))
     assert len(tail.lines) == 5 and any(line.at for line in tail.lines)
+
+    # The cap that was not taken back holds to the end.
+    status = run.wait_done()
+    capped = next(d for d in status.datasets if d.name == "b6-sort")
+    assert (capped.state, capped.done) == ("capped", 3)
