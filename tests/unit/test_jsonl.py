@@ -129,8 +129,9 @@ def test_atomic_write_keeps_the_old_file_on_failure(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match="No space") as caught:
         atomic.write_json(path, {"a": 2})
+    assert caught.value.filename == str(path)
     assert atomic.read_json(path) == {"a": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
 

@@ -36,9 +36,11 @@ def write_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
             os.fsync(file.fileno())
         Path(temp).chmod(mode)
         Path(temp).replace(path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(FileNotFoundError):
             Path(temp).unlink()
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # a failed write does not say of what
         raise
     fsync_dir(path.parent)
 
