@@ -54,6 +54,12 @@ def body(worker: Worker) -> None:
     except UnknownFamilyError as error:
         raise Refused(str(error)) from error
     renderer = Renderer(tokenizer, eos, config.target.chat_template_kwargs, splitter.family)
+    if (lost := renderer.left_out()) is not None:
+        raise Refused(
+            f"The chat template of target.model {config.target.model!r} leaves out what a user "
+            f"says: every prompt becomes {lost[:100]!r}. Name one that takes content as text as "
+            "target.chat_template in run.toml."
+        )
     tools = Tools(
         renderer, splitter, context, min(limit, context - 1), config.prepare.system_prompt
     )

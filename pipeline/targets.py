@@ -47,7 +47,8 @@ def load_tokenizer(config: RunConfig, run: RunDir) -> PreTrainedTokenizerBase:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             place, trust_remote_code=target.trust_remote_code
         )
-    except (OSError, ValueError, ImportError, KeyError) as error:
+    # The library lets what goes wrong inside a broken directory through as it is.
+    except Exception as error:
         hint = (
             " If you trust the code in its repository, set target.trust_remote_code = true."
             if "trust_remote_code" in str(error)

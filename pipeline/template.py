@@ -72,6 +72,16 @@ class Renderer:
         """The conversation as the target sees it. Rejected when the template refuses it."""
         return str(self._apply(messages, tools, generation_prompt, tokenize=False))
 
+    def left_out(self) -> str | None:
+        """What a prompt becomes whose text the template leaves out; None when it keeps it, as it
+        must: a template that takes only a list of parts makes all prompts equal."""
+        said = "what a user says 4711"
+        try:
+            text = self.text([{"role": "user", "content": said}], generation_prompt=True)
+        except Rejected:
+            return None  # it wants more than this; the rows will tell
+        return None if said in text else text
+
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Token ids of rendered texts. The template has set the BOS where there is one, so the
         tokenizer adds none."""

@@ -146,6 +146,16 @@ def test_rows_of_many_megabytes_are_rejected_fast(run_dir: Any) -> None:
     }
 
 
+def test_a_template_that_leaves_out_the_prompt_is_refused(
+    run_dir: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = run_dir({"a": 'source = "a.jsonl"'}, target='chat_template = "t.jinja"')
+    (root / "t.jinja").write_text("<|im_start|>assistant")
+    write(root / "a.jsonl", ASK, {"prompt": "another"})
+    assert prepare(root) == 3
+    assert "every prompt becomes '<|im_start|>assistant'" in capsys.readouterr().err
+
+
 def test_prompts_leave_room_for_an_answer(run_dir: Any) -> None:
     short = len("<|im_start|>user\n<|im_end|>\n<|im_start|>assistant\n")
     root = run_dir(

@@ -62,6 +62,16 @@ def test_no_template_and_no_tokenizer_are_said(run_dir: Any, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
+    ("name", "text"), [("config.json", "[]"), ("tokenizer.json", "{"), ("tokenizer.json", "[]")]
+)
+def test_a_broken_model_directory_is_told(run_dir: Any, name: str, text: str) -> None:
+    root = run_dir({"a": 'source = "a.jsonl"'})
+    (root.parent / "model" / name).write_text(text)
+    with pytest.raises(Refused, match="no tokenizer"):
+        targets.load_tokenizer(*load(root))
+
+
+@pytest.mark.parametrize(
     ("config", "length"),
     [
         ({"max_position_embeddings": 512}, 512),

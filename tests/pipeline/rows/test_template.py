@@ -158,3 +158,22 @@ def test_a_long_text_of_few_tokens_is_not_rejected(renderer_of: Any) -> None:
     renderer.check_length("x" * 9_000, 100)
     with pytest.raises(Rejected, match="over context"):
         renderer.check_length("x" * 200_000, 100)
+
+
+@pytest.mark.parametrize(
+    ("template", "lost"),
+    [
+        ("hello", "hello"),
+        (
+            "{% for m in messages %}<{% for p in m.content %}{{ p.text }}{% endfor %}>{% endfor %}",
+            "<>",
+        ),
+        ("{% for m in messages %}{{ m.content | trim }}{% endfor %}", None),
+        ("{{ raise_exception('a system turn is needed') }}", None),
+    ],
+)
+def test_a_template_that_leaves_the_text_out_is_seen(
+    renderer_of: Any, template: str, lost: str | None
+) -> None:
+    renderer, _ = renderer_of(template=template)
+    assert renderer.left_out() == lost
