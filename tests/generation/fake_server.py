@@ -138,7 +138,7 @@ class FakeServer:
         elif fault == "end_now":
             whole = [*ids[at:], END]
         live = Live(rid, prompt, whole, at_so_far := len(ids) - at, asked, time.monotonic())
-        if fault in ("abort", "no_done"):
+        if fault in ("abort", "no_done", "reset_body"):
             live.asked = min(asked, len(whole) - live.begun) // 2
         elif fault == "abort_empty":
             live.asked = 0
@@ -233,6 +233,7 @@ class FakeServer:
         await response.prepare(request)
         await response.write(data[: len(data) // 2])
         if fault == "reset_body":
+            await asyncio.sleep(0.02)  # what the client has not read yet would be lost
             assert request.transport is not None
             request.transport.abort()
             return response

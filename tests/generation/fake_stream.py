@@ -54,12 +54,15 @@ class Events:
 
     async def finish(self, answer: dict[str, Any], fault: str | None) -> web.StreamResponse:
         made = answer["output_ids"]
+        if fault == "reset_body" and not self._told:
+            await self.tell(made)  # a busy machine makes all of it at once
         event = self._event(made, answer["meta_info"]["finish_reason"])
         event["meta_info"]["prompt_tokens"] = answer["meta_info"]["prompt_tokens"]
         if fault in ("reset_body", "slow_body"):
             data = b"data: " + json.dumps(event).encode()
             await self._send(data[: len(data) // 2])
             if fault == "reset_body":
+                await asyncio.sleep(0.02)  # what the client has not read yet would be lost
                 if self._request.transport is not None:
                     self._request.transport.abort()
                 return self._response

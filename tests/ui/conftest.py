@@ -95,7 +95,7 @@ class Driver:
         return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
     async def until(
-        self, pilot: Pilot[None], what: Callable[[], Any], seconds: float = 10.0
+        self, pilot: Pilot[None], what: Callable[[], Any], seconds: float = 60.0
     ) -> None:
         """Wait until `what()` holds; fails with the screen's text when it never does."""
         app = pilot.app

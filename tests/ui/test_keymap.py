@@ -119,16 +119,24 @@ def test_names_are_never_printed_as_control_characters() -> None:
 
 
 async def test_footer_help_palette_and_keys_follow_the_file(
-    tmp_path: Path, client: Any, make_app: MakeApp, ui: Any
+    tmp_path: Path, client: Any, make_app: MakeApp, ui: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = tmp_path / "keys.toml"
     keys.write_text('pause = "f5"\nhelp = "H"\nadvance = false\nfoo = "x"')
     app = make_app(client, keys_file=keys)
+    told: list[str] = []
+    notify = app.notify
+
+    def listen(message: str, **options: Any) -> None:
+        told.append(message)
+        notify(message, **options)
+
+    monkeypatch.setattr(app, "notify", listen)
     async with ui.run(app, (120, 40)) as pilot:
         await ui.ready(pilot)
         text = ui.text(app)
         assert "f5 Pause" in text and "p Pause" not in text and "Advance" not in text
-        assert "there is no action 'foo'" in "\n".join(n.message for n in app._notifications)
+        assert "there is no action 'foo'" in "\n".join(told)
         await pilot.press("p", "a", "question_mark")
         await pilot.pause(0.1)
         assert app.screen is app.main, "the old keys do nothing"

@@ -316,7 +316,7 @@ def test_nothing_is_lost(
         assert not tokenizer.decode(early).strip()
         order = [kind for kind, _ in pairs[first:] if kind != "marker"]
         assert ("content", "reasoning") not in set(pairwise(order))
-    assert found.closed or not found.content
+        assert found.closed or not found.content
 
 
 _CACHE: dict[tuple[str, bool], Any] = {}
