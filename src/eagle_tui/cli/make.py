@@ -117,7 +117,7 @@ async def _go_on(run: RunDir) -> None:
 def demo(
     directory: Path | None, headless: bool, keep: bool, settings: tuple[str, ...], looks: Looks
 ) -> None:
-    """A small run for real, on this machine: our own tiny target, six datasets."""
+    """A small run for real, on this machine: our own tiny target, seven datasets."""
     if directory is None:
         directory = Path(tempfile.mkdtemp(prefix="eagle-tui-demo-"))
     elif (directory / "run.toml").exists():
