@@ -24,6 +24,10 @@ _KEEP_ALIVE_S = 4.0
 """SGLang closes a connection that was idle for five seconds; a request sent then would be lost."""
 
 
+class RequestRefused(ServerError):
+    """The server is well, and does not take this request."""
+
+
 async def ask(
     worker: Worker,
     server: Server,
@@ -31,9 +35,11 @@ async def ask(
     bodies: Sequence[dict[str, Any]],
     concurrency: int,
     answered: Callable[[int, dict[str, Any], float], Awaitable[None]],
+    refused: Callable[[int, RequestRefused], None] | None = None,
 ) -> None:
     """POST each body to /generate, `concurrency` at a time and in order; `answered` gets the place,
-    the parsed answer and the seconds that it took.
+    the parsed answer and the seconds that it took. `refused` gets what the server does not take;
+    without it that is an error like others.
 
     ServerError when the server dies or refuses a request; Stopped when the worker is asked to stop.
     What is in flight then is dropped, which aborts it on the server.
@@ -51,7 +57,13 @@ async def ask(
         async def work() -> None:
             for place in todo:
                 began = worker.clock.monotonic()
-                body = await _post(http, server, bodies[place])
+                try:
+                    body = await _post(http, server, bodies[place])
+                except RequestRefused as error:
+                    if refused is None:
+                        raise
+                    refused(place, error)
+                    continue
                 await answered(place, body, worker.clock.monotonic() - began)
 
         async def watch() -> None:
@@ -85,6 +97,8 @@ async def _post(http: httpx.AsyncClient, server: Server, body: dict[str, Any]) -
         raise ServerError(
             server.dead() or f"{server.url}: a request failed ({type(error).__name__}: {error})"
         ) from error
+    if answer.status_code == 400:
+        raise RequestRefused(f"{server.url}: answered 400: {answer.text[:300]}")
     if answer.status_code != 200:
         raise ServerError(f"{server.url}: answered {answer.status_code}: {answer.text[:300]}")
     found = orjson.loads(answer.content)
@@ -92,7 +106,7 @@ async def _post(http: httpx.AsyncClient, server: Server, body: dict[str, Any]) -
         raise ServerError(f"{server.url}: the answer is no completion: {answer.text[:300]}")
     reason = found["meta_info"].get("finish_reason")
     if isinstance(reason, dict) and reason.get("type") == "abort":
-        raise ServerError(f"{server.url}: aborted a request: {reason.get('message')}")
+        raise RequestRefused(f"{server.url}: aborted a request: {reason.get('message')}")
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -193,9 +193,7 @@ class Extraction:
             refs, rows, bad = self._sound(batch)
             if bad:
                 behind.reject(bad)
-            for part in self._run(refs, rows, behind):
-                if self.model is not None:
-                    self._check(*part)
+            self._run(refs, rows, behind)
             self._post.team.count("wait_ms", round(1000 * (behind.waited_s - waited)))
             waited = behind.waited_s
             self._meanwhile()
@@ -213,10 +211,9 @@ class Extraction:
                 rows.append(row)
         return refs, rows, bad
 
-    def _run(
-        self, refs: list[RowRef], rows: list[TokenRow], behind: AsyncWriter
-    ) -> Iterator[tuple[list[TokenRow], States]]:
-        """Run a batch, in halves where the device is too small for it."""
+    def _run(self, refs: list[RowRef], rows: list[TokenRow], behind: AsyncWriter) -> None:
+        """Run a batch, in halves where the device is too small for it. Failed when the states are
+        wrong, before any of them is stored: else the next attempt would go on behind them."""
         todo = [(refs, rows)] if refs else []
         while todo:
             refs, rows = todo.pop()
@@ -230,8 +227,9 @@ class Extraction:
                 half = len(refs) // 2
                 todo += [(refs[half:], rows[half:]), (refs[:half], rows[:half])]
                 continue
+            if self.model is not None:
+                self._check(rows, states)
             behind.put(refs, rows, states)
-            yield rows, states
 
     def _try(self, rows: list[TokenRow]) -> States | None:
         """The states, or None when the device is too small. The error is gone when this returns,

@@ -23,7 +23,7 @@ from eagle_tui.config.model import FlagValue
 from eagle_tui.rundir import jsonl
 from eagle_tui.rundir.jsonl import Appender
 
-from ..benchmark.client import ask
+from ..benchmark.client import RequestRefused, ask
 from ..benchmark.serving import Server, ServerError, launchable, merged
 from ..drafter.config import DrafterError
 from ..drafter.target_weights import TargetWeights
@@ -45,6 +45,8 @@ _GROUP_TOKENS = 8_192
 """Tokens whose states are in memory as JSON and numbers at a time."""
 _PART_BYTES = 1 << 28
 _COMPARED_ROWS = 3
+_JUDGED_ROWS = 100
+"""After so many rows it is judged whether the final states are the right ones, and at the end."""
 
 
 class ServedLead(Lead):
@@ -108,6 +110,8 @@ class Passes:
         self._parts = post.directory / "parts"
         self._head = target.head().float()
         self._equal = self._compared = 0
+        self._taken = False
+        """The server has answered: what it refuses now, it refuses for the row's sake."""
 
     def run(self, left: Sequence[RowRef]) -> None:
         """Do both passes; all on disk when it returns. ServerError, Failed or Stopped."""
@@ -120,6 +124,7 @@ class Passes:
         if self._part_files():
             with self._server("final", {"enable-return-hidden-states": True}) as server:
                 self._second_pass(server, {ref.id: ref for ref in left})
+        self._judge()
         shutil.rmtree(self._parts)
         if self._compared:
             self._lead.say(
@@ -253,12 +258,24 @@ class Passes:
         logits = self._head @ one.values[-1]
         self._compared += 1
         self._equal += int(logits.argmax()) == one.next_token
-        if self._compared == 100 and self._equal < LEAST_AGREEMENT * self._compared:
-            raise Failed(
-                f"lm_head of the final states gives the server's own next token for only "
-                f"{self._equal} of {self._compared} rows: these are not the states that enter the "
-                "head. This target's final norm may be elsewhere."
-            )
+        if self._compared == _JUDGED_ROWS:
+            self._judge()
+
+    def _judge(self) -> None:
+        """Failed when the final states are not those that enter the head; then those of this
+        attempt are removed, for the next one would go on behind them."""
+        # One row may be a tie, however few there are.
+        if self._equal >= LEAST_AGREEMENT * self._compared - 1:
+            return
+        for path in finished_shards(self._post.directory):
+            if shard_number(path) >= self._post.task.first_number:
+                path.unlink()
+                index_path(path).unlink()
+        raise Failed(
+            f"lm_head of the final states gives the server's own next token for only {self._equal} "
+            f"of {self._compared} rows: these are not the states that enter the head. This "
+            "target's final norm may be elsewhere."
+        )
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -285,7 +302,16 @@ class Passes:
                 token = int(body["output_ids"][0])
                 found[place] = Taken(refs[place], rows[place], values, token)
 
-        asyncio.run(ask(self._lead.worker, server, self._section, bodies, _CONCURRENCY, take))
+        refusals: dict[int, RequestRefused] = {}
+        work = ask(
+            *(self._lead.worker, server, self._section, bodies, _CONCURRENCY, take),
+            refused=refusals.__setitem__,
+        )
+        asyncio.run(work)
+        self._taken = self._taken or bool(found)
+        if refusals and not self._taken:
+            raise next(iter(refusals.values()))  # not for one row's sake
+        faults |= {place: f"the server refuses it: {error}" for place, error in refusals.items()}
         for place, fault in sorted(faults.items()):
             self._put_away(refs[place], fault)
         return [found[place] for place in sorted(found)]

@@ -6,7 +6,8 @@ Behaviour by environment: FAKE_STATES names a file with the states of each promp
 gives other tokens while speculating; FAKE_PASS_S is the time of one pass of the model; FAKE_LOG
 collects the flags of each start. FAKE_DIE=N dies when N requests are there at a time, FAKE_DIE_ONCE
 names a file that is there once it has. FAKE_QUIET=counts tells no passes of verification, =length
-only the accept length, =all not even that it speculates. FAKE_NO_LOGPROBS=1 refuses to give them.
+only the accept length, =all not even that it speculates. FAKE_NO_LOGPROBS=1 refuses to give them,
+FAKE_CONTEXT=N prompts of N tokens and more. FAKE_WRONG=1 gives final states that are not its own.
 While a request runs, and once after each, the cache cannot be flushed.
 """
 
@@ -36,6 +37,7 @@ AUX = "--enable-return-aux-hidden-states" in FLAGS
 STATES: dict[str, Any] = {}
 QUIET = os.environ.get("FAKE_QUIET", "")
 DIE_AT = int(os.environ.get("FAKE_DIE", "0"))
+CONTEXT = int(os.environ.get("FAKE_CONTEXT", "100000"))
 live = 0
 busy = False
 
@@ -92,7 +94,11 @@ def states(ids: list[int]) -> Any:
     """Rows of the final state, or of the layers that were asked for."""
     hidden = STATES[" ".join(map(str, ids))]["hidden"]
     if LAST:
-        return hidden[-1]
+        return (
+            [row[1:] + row[:1] for row in hidden[-1]]
+            if os.environ.get("FAKE_WRONG")
+            else hidden[-1]
+        )
     at = FLAGS.index("--return-aux-hidden-state-layer-ids")
     layers = sorted(int(word) + 1 for word in FLAGS[at + 1 : at + 4])
     rows = [[x for layer in layers for x in hidden[layer][t]] for t in range(len(ids))]
@@ -129,6 +135,9 @@ class Handler(BaseHTTPRequestHandler):
             return
         if body.get("return_logprob") and os.environ.get("FAKE_NO_LOGPROBS"):
             self.reply({"error": "no logprobs"}, 400)
+            return
+        if len(body["input_ids"]) >= CONTEXT:
+            self.reply({"error": {"message": "The input is longer than the context."}}, 400)
             return
         live, busy = live + 1, True
         if DIE_AT and live >= DIE_AT and not gone_before():

@@ -82,6 +82,51 @@ def test_rows_that_a_server_leaves_out_are_put_away(
     assert all("states for" in row["reason"] for row in put_away.values())
 
 
+def test_a_row_that_the_server_refuses_is_put_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = make_rows(20)
+    world = make_world(
+        tmp_path / "run", rows=rows, backend="sglang", dtype="float32", max_bad_fraction=0.5
+    )
+    stand_in(world)
+    lengths = sorted(len(row.ids) for row in rows.values())
+    monkeypatch.setenv("FAKE_CONTEXT", str(lengths[-2]))
+    long = {name for name, row in rows.items() if len(row.ids) >= lengths[-2]}
+    assert world.extract() == 0, world.end()
+    put_away = {
+        r["id"]: r["reason"] for r in jsonl.rows(world.run.phase("extract") / "quarantine.jsonl")
+    }
+    assert set(put_away) == long and set(stored(world)) == set(rows) - long
+    assert all("longer than the context" in reason for reason in put_away.values())
+
+
+def test_a_server_that_refuses_everything_is_not_the_rows_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world(tmp_path / "run", 10, backend="sglang", dtype="float32")
+    stand_in(world)
+    monkeypatch.setenv("FAKE_CONTEXT", "1")
+    assert world.extract() == 1
+    assert "answered 400" in world.end()[1]
+    assert not (world.run.phase("extract") / "quarantine.jsonl").exists()
+    monkeypatch.delenv("FAKE_CONTEXT")
+    assert world.extract() == 0 and set(stored(world)) == set(world.rows)
+
+
+def test_final_states_that_do_not_enter_the_head_are_never_taken_for_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world(tmp_path / "run", 10, backend="sglang", dtype="float32")
+    stand_in(world)
+    monkeypatch.setenv("FAKE_WRONG", "1")
+    for _ in range(2):
+        assert world.extract() == 1
+        assert "not the states that enter the head" in world.end()[1]
+    monkeypatch.delenv("FAKE_WRONG")
+    assert world.extract() == 0 and set(stored(world)) == set(world.rows)
+
+
 def test_other_layers_than_asked_for_fail_the_phase(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
