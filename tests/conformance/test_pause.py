@@ -48,7 +48,7 @@ async def test_default_mode_is_abort(api: Any) -> None:
 async def test_abort_ends_what_runs_before_it_returns(api: Any) -> None:
     async with api.running("pa;") as run:
         await _pause(api, "abort")
-        last = await run.end(timeout=2)
+        last = await run.end()
         assert last["meta_info"]["finish_reason"] == ABORTED
         assert last["output_ids"]
     assert (await api.load())["num_running_reqs"] == 0
@@ -117,7 +117,7 @@ async def test_abort_of_a_retracted_stream_is_answered_at_once(api: Any) -> None
         await asyncio.sleep(0.3)
         seen = run.last
         await api.post("/abort_request", {"rid": "rs;"})
-        last = await run.end(timeout=5)
+        last = await run.end()
     assert last["meta_info"]["finish_reason"] == IN_QUEUE
     assert last["text"].startswith(seen["text"]) and seen["text"]
     if api.differs.retracted_stream_keeps_ids:

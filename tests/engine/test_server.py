@@ -73,8 +73,8 @@ def test_a_signal_ends_it_soon_with_requests_open(
         next(lines)
         began = time.monotonic()
         engine.popen.send_signal(number)
-        assert engine.popen.wait(10) == 0
-        assert time.monotonic() - began < 3
+        assert engine.popen.wait(60) == 0
+        assert time.monotonic() - began < 15
         with pytest.raises(httpx.TransportError):
             for _ in lines:
                 pass

@@ -325,7 +325,7 @@ async def test_two_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         asked = time.monotonic()
         world.want(pause="hold")
         await until(lambda: mode(world) == "paused")
-        assert time.monotonic() - asked < 2.0
+        assert time.monotonic() - asked < 4.0
         server.token_s = 0.0
         world.want(pause="no")
         await run

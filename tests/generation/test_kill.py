@@ -53,6 +53,6 @@ async def test_second_worker_is_refused_and_told_the_owner(tmp_path: Path) -> No
         began = time.monotonic()
         first.send_signal(signal.SIGTERM)
         assert await first.wait() == 0
-        assert time.monotonic() - began < 5.0
+        assert time.monotonic() - began < 20.0
         assert not server.live
     assert world.run.partial("b1").stat().st_size > 0

@@ -48,7 +48,7 @@ async def test_hold_keeps_what_was_made_and_resume_continues_it(tmp_path: Path) 
         asked = time.monotonic()
         world.want(pause="hold")
         await until(lambda: mode(world) == "paused")
-        assert time.monotonic() - asked < 2.0
+        assert time.monotonic() - asked < 4.0
         assert not server.live
         flow = world.events("flow")[-1]
         assert flow["in_flight"] == {"b1": 0} and flow["seq"] == world.wish.seq
@@ -127,7 +127,7 @@ async def test_stop_saves_partials_and_the_next_worker_continues_them(tmp_path: 
         worker.stop.set()
         with pytest.raises(Stopped):
             await run
-        assert time.monotonic() - asked < 2.0
+        assert time.monotonic() - asked < 4.0
         assert not server.live
         held = [row["id"] for row in held_rows(world)]
         assert held
@@ -194,7 +194,7 @@ async def test_an_unanswered_abort_closes_the_connection(tmp_path: Path) -> None
         asked = time.monotonic()
         world.want(pause="hold")
         await until(lambda: mode(world) == "paused")
-        assert 4.0 < time.monotonic() - asked < 7.0
+        assert 4.0 < time.monotonic() - asked < 20.0
         world.want(pause="no")
         await run
     assert world.check() == {"complete": 3, "dead": 0}

@@ -75,7 +75,7 @@ class Screen:
         """Change the terminal's size; the program is told by SIGWINCH."""
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
-    def drain(self, seconds: float = 15.0) -> bytes:
+    def drain(self, seconds: float = 60.0) -> bytes:
         """Read until the program ends."""
         new = b""
         deadline = time.monotonic() + seconds

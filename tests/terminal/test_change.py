@@ -37,7 +37,7 @@ def test_without_a_shell_to_come_back_to_it_does_not_stop() -> None:
     with screen() as shown:
         os.kill(shown.process.pid, signal.SIGTSTP)
         shown.press(b"\x1a")
-        shown.until("There is no shell behind this screen", 10)
+        shown.until("There is no shell behind this screen")
         assert psutil.Process(shown.process.pid).status() != psutil.STATUS_STOPPED
 
 
@@ -61,7 +61,7 @@ def test_a_storm_of_sizes_ends_with_the_last_one_and_is_not_paid_one_by_one(tmp_
 
     def settles(columns: int, rows: int) -> None:
         """Wait until the program has drawn for that size."""
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 60
         while not told.exists() or told.read_text() != f"{columns}x{rows}":
             assert time.monotonic() < deadline and shown.process.poll() is None
             shown.read(0.1)
@@ -82,10 +82,10 @@ def test_a_storm_of_sizes_ends_with_the_last_one_and_is_not_paid_one_by_one(tmp_
             before_it = len(shown.seen)
             shown.resize(*size)
             settles(*size)
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 60
         while b"Detach" not in plain(shown.seen[before_it:]):
             assert time.monotonic() < deadline, "the last size is not drawn"
             shown.read(0.1)
         shown.press(b"q")
         shown.drain()
-        assert shown.process.wait(timeout=10) == 0
+        assert shown.process.wait(timeout=60) == 0

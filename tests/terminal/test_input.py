@@ -72,7 +72,7 @@ def test_rubbish_on_the_line_is_lost_and_nothing_else(tmp_path: Path) -> None:
             if shown.process.poll() is not None:
                 break
             shown.drain(3)
-        assert shown.process.wait(timeout=10) == 0
+        assert shown.process.wait(timeout=60) == 0
 
 
 def test_keys_typed_ahead_act_on_the_screen_that_the_keys_before_them_open(tmp_path: Path) -> None:

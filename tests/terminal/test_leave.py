@@ -20,7 +20,7 @@ def test_signals_end_it_in_order(number: signal.Signals) -> None:
     with screen() as shown:
         shown.process.send_signal(number)
         out = shown.drain()
-        assert shown.process.wait(timeout=10) == 0
+        assert shown.process.wait(timeout=60) == 0
         assert b"\x1b[?1049l" in out, "the terminal was given back"
 
 
@@ -31,7 +31,7 @@ def test_a_terminal_that_is_gone_ends_it_without_spinning(script: str) -> None:
         before = sum(watched.cpu_times()[:2])
         os.close(shown.master)
         spent = before
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while shown.process.poll() is None:
             assert time.monotonic() < deadline, "still there without a terminal"
             try:
@@ -39,7 +39,7 @@ def test_a_terminal_that_is_gone_ends_it_without_spinning(script: str) -> None:
             except psutil.NoSuchProcess:
                 break
             time.sleep(0.05)
-        assert shown.process.wait(timeout=1) in (0, -signal.SIGHUP)
+        assert shown.process.wait(timeout=10) in (0, -signal.SIGHUP)
         assert spent - before < 2.5
 
 
@@ -47,7 +47,7 @@ def test_q_leaves_and_gives_the_terminal_back() -> None:
     with screen() as shown:
         shown.press(b"q")
         out = shown.drain()
-        assert shown.process.wait(timeout=10) == 0
+        assert shown.process.wait(timeout=60) == 0
         assert b"\x1b[?1049l" in out and b"\x1b[?25h" in out
         assert b"\x1b[?1000l" in out and b"\x1b[?2004l" in out
 
@@ -57,8 +57,8 @@ def test_it_leaves_even_while_its_terminal_reads_nothing() -> None:
         time.sleep(2.0)  # nobody reads: the terminal is full
         shown.process.send_signal(signal.SIGTERM)
         began = time.monotonic()
-        assert shown.process.wait(timeout=10) == 0
-        assert time.monotonic() - began < 8.0
+        assert shown.process.wait(timeout=60) == 0
+        assert time.monotonic() - began < 30.0
 
 
 STUFFED = """

@@ -35,6 +35,8 @@ app.run()
 """
 )
 STALL_S = 3.0
+STALLED_S = 2.4
+"""An event loop that waited for its terminal would stand for longer."""
 
 
 def longest_gap(beats: Path, began: float, ended: float) -> float:
@@ -53,10 +55,10 @@ def test_a_terminal_that_stalls_holds_up_nothing_and_is_redrawn(tmp_path: Path) 
         time.sleep(STALL_S)
         ended = time.monotonic()
         grown = watched.memory_info().rss - before
-        assert longest_gap(beats, began, ended) < 1.5
+        assert longest_gap(beats, began, ended) < STALLED_S
         assert grown < 8 * 2**20
         # Read again: what was left out is made good by drawing everything, though nothing changed.
-        after = shown.until("b8_sweagent", 15)
+        after = shown.until("b8_sweagent")
         assert b"kimi-k25-eagle3" in plain(after)
         # Nothing was cut: every escape sequence that was begun is whole.
         assert b"\x1b" not in plain(shown.seen)[:-40].replace(b"\x1b7", b"").replace(b"\x1b8", b"")
@@ -89,7 +91,7 @@ def test_a_stopped_tmux_holds_up_nothing_either(tmp_path: Path) -> None:
         time.sleep(STALL_S)
         ended = time.monotonic()
         os.kill(server, signal.SIGCONT)
-        assert longest_gap(beats, began, ended) < 1.5
+        assert longest_gap(beats, began, ended) < STALLED_S
         call("send-keys", "?")
         shows("Orders to the run")
     finally:

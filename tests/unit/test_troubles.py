@@ -164,7 +164,7 @@ def test_a_supervisor_that_is_stopped_is_named_at_once(
             cli.main([words[0], str(run.root), *words[1:]])
         assert ended.value.code == 1
         assert f"kill -CONT {sleeper.pid}" in capsys.readouterr().err
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
     # Another process that got its number is not meant.
     run.lock.write_text(Owner(sleeper.pid, tick - 1, os.uname().nodename).to_json())
     assert halted(run) == ""
