@@ -97,9 +97,13 @@ def logs(run: RunDir) -> None:
 
 
 @pytest.fixture
-async def board(run: RunDir) -> Callable[[], Board]:
+def clock() -> ManualClock:
+    return ManualClock(NOW)
+
+
+@pytest.fixture
+async def board(run: RunDir, clock: ManualClock) -> Callable[[], Board]:
     """Makes the board of a supervisor that begins now."""
-    clock = ManualClock(NOW)
 
     def make() -> Board:
         store = Store(run.state)
@@ -222,6 +226,19 @@ def test_time_while_it_was_down_is_told_apart(run: RunDir) -> None:
     now.woke(NOW + 9000, NOW + 5000)
     assert now.elapsed_s(NOW - 100) == 0.0 and now.down_s(NOW + 4800) == 3600.0
     store.close()
+
+
+async def test_a_clock_that_is_set_back_makes_the_run_no_younger(
+    run: RunDir, board: Callable[[], Board], clock: ManualClock
+) -> None:
+    for path in run.root.glob("*/manifest.json"):
+        path.unlink()
+    made = board()
+    clock.advance(600.0)
+    clock.set_wall(NOW - 3600.0)
+    assert look(made).run.elapsed_s == pytest.approx(600.0)
+    clock.set_wall(NOW + 86_400.0)
+    assert look(made).run.elapsed_s == pytest.approx(600.0)
 
 
 def test_a_run_that_is_over_grows_no_older() -> None:

@@ -284,7 +284,7 @@ class StatusMaker:
         phases = tuple(self._phase(phase, view) for phase in PHASES)
         wanted = [p for p in phases if p.name in board.config.run.phases]
         left, without = run_left(wanted)
-        until = _over_at(wanted, wall)
+        until = _over_at(wanted, board.uptime.now())
         status = Status(
             at=wall,
             seq=board.desired.seq,

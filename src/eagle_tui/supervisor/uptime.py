@@ -26,7 +26,8 @@ class Uptime:
     def __init__(self, run: RunDir, store: Store, clock: Clock) -> None:
         """Begins with the run: with its first supervisor, or, after the state file was lost, with
         the first attempt that left an event log."""
-        self._store = store
+        self._store, self._clock = store, clock
+        self._began = clock.wall(), clock.monotonic()
         started = store.get("started")
         if started is None:
             started = recall.began(run) or clock.wall()
@@ -41,6 +42,12 @@ class Uptime:
         if now - begin >= LEAST_S:
             self._down = [*self._down, (begin, now)]
             self._store.put("was_down", self._down)
+
+    def now(self) -> float:
+        """Unix time, going on evenly from this supervisor's beginning, whatever is done to the wall
+        clock meanwhile."""
+        wall, mono = self._began
+        return wall + self._clock.monotonic() - mono
 
     def elapsed_s(self, until: float) -> float:
         """Seconds from the run's beginning to `until` in which it was up."""
