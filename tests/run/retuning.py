@@ -3,7 +3,8 @@
     python tests/run/retuning.py DIR [--retunes 20] [--impossible 5] [--version 0.5.23] [--kills]
 
 Every retune must end in a server that serves: with the new settings when these are possible, with
-those before when they are not. In the end no prompt is lost or doubled and no process is left. With
+those before when they are not. Requests in flight are held, drained and dropped in turn. In the end
+no prompt is lost or doubled and no process is left. With
 `--kills`, now and then the supervisor, SGLang's parent or its scheduler is killed on the way.
 """
 
@@ -19,6 +20,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
 
 import psutil
@@ -53,6 +55,7 @@ IMPOSSIBLE = (
     "dtype=float99",  # no such choice
     "context-length=99999999",  # more than the model has
 )
+MODES = ("hold", "drain", "abort")
 START_S = 400.0
 
 
@@ -117,10 +120,11 @@ def kill(run: Run, what: str) -> None:
         proc.send(victim, signal.SIGKILL)
 
 
-def retune(run: Run, words: str, killed: str, delay_s: float) -> Result:
-    """One retune to its end; with `killed`, that dies so long after the order."""
+def retune(run: Run, words: str, how: str, killed: str, delay_s: float) -> Result:
+    """One retune to its end; with `killed`, that dies so long after the order. `how`: what becomes
+    of the requests in flight."""
     began, at = time.monotonic(), time.time()
-    done = run.verb("retune", words, "--wait", "0", check=False)
+    done = run.verb("retune", words, "--in-flight", how, "--wait", "0", check=False)
     ended, reason = "refused", done.stderr.strip()
     if done.returncode == 0:
         if killed:
@@ -146,11 +150,12 @@ def _more(done: int, status: Status) -> bool:
 def retunes(run: Run, orders: list[str], kills: list[str], load_s: float) -> Iterator[Result]:
     """Retune after retune, with some time under load between them."""
     rng = random.Random(5)
-    for words, killed in zip(orders, kills, strict=True):
+    modes = islice(cycle(MODES), len(orders))
+    for words, killed, how in zip(orders, kills, modes, strict=True):
         done = run.status().phases[1].done or 0
         run.wait("responses come", partial(_more, done), START_S)
         time.sleep(load_s)
-        yield retune(run, words, killed, rng.uniform(0.5, 25.0))
+        yield retune(run, words, how, killed, rng.uniform(0.5, 25.0))
 
 
 def check(run: Run, results: list[Result]) -> None:

@@ -74,6 +74,7 @@ EXPECTED = {
     "reproduced/no_drafter-0.5.23": ("model", "'/models/not-there'"),
     "reproduced/bad_override-0.5.23": ("exception", "Expecting property name"),
     "reproduced/lone_node-0.5.23": ("ranks", "only 1 of 2 ranks came together"),
+    "reproduced/address_space-0.5.23": ("host-memory", "the host ran out of memory"),
     "reproduced/scheduler_segv-0.5.23": ("child-crashed", "crashed with SIGSEGV"),
     "reproduced/scheduler_abort-0.5.23": ("child-crashed", "crashed with SIGABRT"),
     "reported/oom_load": ("oom-load", "while the server started (asked for 896.00 MiB more)"),

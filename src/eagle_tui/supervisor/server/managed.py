@@ -238,7 +238,8 @@ class ManagedServer:
             self._crash(f"not ready after {waited:.0f} s: {why_not}")
         else:
             stage = self._watch.stage
-            self.reason = f"{stage.sentence if stage else why_not}; {waited:.0f} s so far"
+            words = stage.sentence if stage else "launched, and has said nothing yet"
+            self.reason = f"{words}; {waited:.0f} s so far"
 
     async def _became_ready(self, watch: Watch, handle: Handle, waited: float) -> None:
         keys.take_back(self._c.run.root, self.section)
