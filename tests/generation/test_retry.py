@@ -215,7 +215,7 @@ async def test_a_full_disk_puts_an_order_off(
         await until(lambda: len(world.rows()) >= 3)
         order(world, "complete")
         await until(lambda: mode(world) == "paused")
-        assert "No space left on device" in world.events("flow")[-1]["reason"]
+        assert "no space is left on the disk" in world.events("flow")[-1]["reason"]
         await asyncio.sleep(0.5)
         assert not server.live
         full[0] = False
