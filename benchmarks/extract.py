@@ -244,7 +244,11 @@ def bounded(temp: Path, model: str, args: argparse.Namespace) -> list[dict[str, 
     root = temp / "run"
     make_run(root, model, args)
     print(f"{args.tokens:,} tokens", file=sys.stderr)
-    return [part(root, WARM_BOUNDED) for part in (bare, capture, ours, bare)]
+    found = []
+    for part in (bare, capture, ours, bare):
+        shutil.rmtree(root / "hidden", ignore_errors=True)
+        found.append(part(root, WARM_BOUNDED))
+    return found
 
 
 def child(part: str, root: Path) -> dict[str, float]:
