@@ -39,6 +39,8 @@ EVENTS_EVERY = 2
 """Polls between two looks at the event log."""
 EVENTS_KEPT = 500
 READONLY = "This screen is read-only: it sends no commands."
+LATE_S = 1.2
+"""The clock goes on by itself when no snapshot came for so long."""
 LOADED_S = 2.0
 """When the program is loaded and drawn, if garbage was left alone until then."""
 _POLL_GROUP = "poll"
@@ -107,6 +109,8 @@ class EagleApp(TerminalApp, inherit_bindings=False):
         self._attention = Attention(self._to_terminal, title=title, bell=bell)
         self._poll_s = poll_s
         self._polled = 0
+        self._drawn = float("-inf")
+        """When a snapshot was drawn, by the loop's time."""
         self._wake = asyncio.Event()
         self._arrived = self.clock.monotonic()
         super().__init__(**looks)
@@ -157,6 +161,8 @@ class EagleApp(TerminalApp, inherit_bindings=False):
 
     def on_mount(self) -> None:
         self.watch_terminal()
+        # What the tables made for the theme before is made anew.
+        self.theme_changed_signal.subscribe(self, lambda _theme: self._show_newest())
 
     def on_unmount(self) -> None:
         self._attention.restore()
@@ -247,6 +253,7 @@ class EagleApp(TerminalApp, inherit_bindings=False):
     def _show_newest(self) -> None:
         screen = self.shown
         if self.frame is not None and screen is not None and screen.is_mounted:
+            self._drawn = asyncio.get_running_loop().time()
             screen.show_frame(self.frame)
 
     def on_app_focus(self) -> None:
@@ -280,5 +287,7 @@ class EagleApp(TerminalApp, inherit_bindings=False):
     def _tick(self) -> None:
         self.terminal.check()
         screen = self.shown
-        if self.app_focus and screen is not None and screen.is_mounted:
+        # As a rule the clock goes on with the figures: one painting for both.
+        late = asyncio.get_running_loop().time() - self._drawn > LATE_S
+        if late and self.app_focus and screen is not None and screen.is_mounted:
             screen.tick()

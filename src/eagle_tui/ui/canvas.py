@@ -77,6 +77,10 @@ class Canvas(Widget):
         super().__init__(id=id, classes=classes)
         self._strips: list[Strip] = []
         self._strips_for = Size()
+        self._lines_drawn: list[Line] = []
+        """What the strips were made of."""
+        self._base: Style | None = None
+        """The widget's own style, worked out once for all lines that are painted."""
 
     def draw(self, width: int, height: int) -> Iterable[Line]:
         """The lines to show, at most `height`. Called with a size above zero."""
@@ -107,18 +111,29 @@ class Canvas(Widget):
         regions = [
             Region(start, y, end - start, 1)
             for y, (was, now) in enumerate(zip(old, self._strips, strict=True))
+            if was is not now
             for start, end in changed_span(was, now)
         ]
         if regions:
             self.refresh(*regions)
 
     def _draw_strips(self) -> None:
-        width, height = self._strips_for = self.size
+        width, height = size = self.size
         lines = self._drawn(width, height)[:height]
         lines += [()] * (height - len(lines))
         if self.glyphs.mode == "ascii":
             lines = [_plain(line) for line in lines]
-        self._strips = [Strip(line).adjust_cell_length(width) for line in lines]
+        if self._strips_for != size:
+            self._lines_drawn, self._strips_for = [], size
+        same = len(self._lines_drawn)
+        # Most lines are what they were.
+        self._strips = [
+            self._strips[y]
+            if y < same and self._lines_drawn[y] == line
+            else Strip(line).adjust_cell_length(width)
+            for y, line in enumerate(lines)
+        ]
+        self._lines_drawn = lines
 
     def _drawn(self, width: int, height: int) -> list[Line]:
         """What `draw` gives. A fault of one panel is told in its place: the others, and the keys,
@@ -131,11 +146,17 @@ class Canvas(Widget):
             sentence = f" This panel cannot be drawn ({error!r}); the run is not concerned."
             return [Pen().cell(sentence, width, self.palette.error).segments]
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        self._base = None
+        return super().render_lines(crop)
+
     def render_line(self, y: int) -> Strip:
         if self._strips_for != self.size:
             # Textual lays out, paints, and tells of the new size only then.
             self._draw_strips()
-        return self._strips[y].apply_style(self.rich_style)
+        if self._base is None:
+            self._base = self.rich_style
+        return self._strips[y].apply_style(self._base)
 
     def on_resize(self) -> None:
         self.redraw()

@@ -15,6 +15,7 @@ from textual.timer import Timer
 
 from eagle_tui.actions import BY_ID, Action, actions_on
 from eagle_tui.client_api import ClientError
+from eagle_tui.ui.compositor import LeanCompositor
 from eagle_tui.ui.frame import Frame
 from eagle_tui.ui.journal import command_text
 from eagle_tui.ui.screens.dialog import ActionDialog
@@ -85,6 +86,7 @@ class RunScreen(Screen[None]):
 
     def __init__(self) -> None:
         super().__init__()
+        self._compositor = LeanCompositor()
         self.header, self.alert = Header(), AlertLine()
         self.footer = KeyFooter(self.NAME)
         self._load_timer: Timer | None = None
@@ -157,7 +159,7 @@ class RunScreen(Screen[None]):
         self.alert.complain(sentence)
 
     def tick(self) -> None:
-        """A second has passed, whether or not anything arrived."""
+        """A second has passed, and nothing arrived."""
         self.header.tick()
 
     def load_soon(self) -> None:

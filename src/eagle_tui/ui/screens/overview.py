@@ -25,6 +25,7 @@ from eagle_tui.ui.widgets.throughput import ThroughputPanel, server_rows
 
 SAMPLES_EVERY_S = 10.0
 SAMPLES_FETCHED = 20
+HOUR_S = 3600
 FAR = 1_000_000
 """Rows beyond the end of anything."""
 
@@ -39,6 +40,9 @@ class OverviewScreen(ChartedScreen):
     def __init__(self) -> None:
         super().__init__()
         self._plan: Plan | None = None
+        self._told: tuple[object, ...] = ()
+        """What the journal was made of: events, commands, and the hour, since what is of another
+        day is shown with its date."""
         self.phases = PhaseStrip(id="phases")
         self.gpus, self.throughput = GpuPanel(id="gpus"), ThroughputPanel(id="throughput")
         self.datasets = DatasetTable(id="datasets")
@@ -76,7 +80,11 @@ class OverviewScreen(ChartedScreen):
         self.gpus.show(frame)
         self.throughput.show(frame)
         self.datasets.show(frame)
-        self.journal.show(entries(self.eagle.events, frame.status.commands))
+        events, commands = self.eagle.events, frame.status.commands
+        told = (events[-1].id if events else None, commands, frame.now // HOUR_S)
+        if told != self._told:
+            self._told = told
+            self.journal.show(entries(events, commands))
 
     # What is asked for
 

@@ -32,6 +32,7 @@ class DatasetTable(Table):
         self.sort = SORTS[0]
         self.filter = ""
         self._by_name: dict[str, DatasetStatus] = {}
+        self._drawn: dict[str, tuple[tuple[object, ...], Cells]] = {}
 
     @property
     def rows(self) -> Sequence[DatasetStatus]:
@@ -60,7 +61,13 @@ class DatasetTable(Table):
         return self._drawer(widths).header(hidden, self.sort.column)
 
     def row(self, key: str, widths: dict[str, int]) -> Cells:
-        return self._drawer(widths).dataset(self._by_name[key])
+        row = self._by_name[key]
+        drawn_for = (row, widths, self.canvas.palette, self.canvas.glyphs)
+        before = self._drawn.get(key)
+        # Most datasets stand still; where time is left, its end moves on with the clock.
+        if before is None or before[0] != drawn_for or row.eta_s is not None:
+            before = self._drawn[key] = drawn_for, self._drawer(widths).dataset(row)
+        return before[1]
 
     def foot(self, widths: dict[str, int]) -> Sequence[Cells]:
         assert self.frame is not None

@@ -137,6 +137,8 @@ class KeyFooter(Canvas):
         self._screen_name = screen_name
         self._status: Status | None = None
         self._places: list[tuple[int, int, int, str]] = []
+        self._rows: list[list[Item]] = []
+        self._rows_for: tuple[object, ...] = ()
 
     def show(self, status: Status) -> None:
         self._status = status
@@ -144,6 +146,13 @@ class KeyFooter(Canvas):
 
     def rows(self, width: int, height: int) -> list[list[Item]]:
         """What stands in the footer of a screen of that size."""
+        app, active = self.eagle, active_phase(self._status) if self._status else None
+        key = (width, height, active and active.state, app.readonly, app.mode, app.keymap)
+        if self._rows_for != key:
+            self._rows, self._rows_for = self._made(width, height), key
+        return self._rows
+
+    def _made(self, width: int, height: int) -> list[list[Item]]:
         here = actions_on(self._screen_name, self.eagle.mode)
         screens = self._with_keys(action for action in here if action.opens)
         app = self.eagle

@@ -82,7 +82,8 @@ class Header(Horizontal):
     def show(self, frame: Frame) -> None:
         self._run.frame = frame
         self._run.redraw()
+        self._clock.redraw()
 
     def tick(self) -> None:
-        """Let the clock go on; called each second whether or not a snapshot came."""
+        """Let the clock go on; called when no snapshot came."""
         self._clock.redraw()
