@@ -66,13 +66,15 @@ class RowReader:
         self._open: dict[tuple[Split, int], Shard] = {}
 
     def read(self, ref: RowRef) -> TokenRow:
-        """The row's tokens and mask. ShardError when its shard cannot be read."""
+        """The row's tokens and mask, as many as are to be extracted. ShardError when its shard
+        cannot be read."""
         key = (ref.split, ref.shard)
         if key not in self._open:
             while len(self._open) >= _OPEN_SHARDS:
                 del self._open[next(iter(self._open))]
             self._open[key] = shards.open_shard(self._paths[ref.split][ref.shard])
-        return self._open[key][ref.place]
+        row = self._open[key][ref.place]
+        return TokenRow(row.ids[: ref.tokens], row.mask[: ref.tokens])
 
 
 def fault_of(ref: RowRef, row: TokenRow, vocabulary: int) -> str:

@@ -47,6 +47,8 @@ TELL_S = 1.0
 _RATE_S = 30.0
 """Window of the rates that are told."""
 _POLL_S = 0.2
+_UNREAD = 0.02
+"""Share of tokens that training will not read from which that is told."""
 
 
 class Lead:
@@ -97,7 +99,7 @@ class Lead:
         shape = shape_of(worker.config, worker.run)
         try:
             layers, note = choose_layers(settings.layers, shape.layers, shape.model_type)
-            wanted = read_rows(worker.run, settings.samples)
+            wanted = read_rows(worker.run, settings.samples, settings.max_tokens)
         except (NoLayers, ShardError) as error:
             raise Refused(str(error)) from error
         if not wanted:
@@ -108,6 +110,8 @@ class Lead:
         metadata = provenance(worker.config, layers, settings.dtype, name)
         # Of the settings only those matter that change the states, and these are in the metadata.
         data = {name: value for name, value in inputs.items() if not name.startswith("[")}
+        if settings.max_tokens is not None:
+            data["longest row"] = str(settings.max_tokens)
         key = fingerprint(metadata, data)
         here = {row.id for row in to_store(wanted, settings.mode)}
         self._later = [row for row in wanted if row.id not in here]
@@ -153,9 +157,22 @@ class Lead:
                 f"{len(self._later):,} rows, {sum(row.tokens for row in self._later):,} tokens an "
                 "epoch"
             )
+        self._tell_unread()
         if work.stored or work.bad:
             log.note(
                 f"goes on where it was: {work.stored:,} rows are stored, {work.bad:,} put away"
+            )
+
+    def _tell_unread(self) -> None:
+        """Of states that cost time and disk, and that training cuts away."""
+        limit = self._worker.config.train.max_tokens
+        tokens = sum(row.tokens for row in self._work.left)
+        unread = sum(max(0, row.tokens - limit) for row in self._work.left)
+        if "train" in self._worker.config.run.phases and unread > _UNREAD * tokens:
+            self._worker.log.note(
+                f"{unread / tokens:.0%} of these tokens lie beyond train.max_tokens = {limit:,} "
+                f"and are never learned from: extract.max_tokens = {limit} leaves them out",
+                "warning",
             )
 
     # -- the work ----------------------------------------------------------------------------------

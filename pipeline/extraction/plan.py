@@ -41,6 +41,7 @@ class RowRef:
     place: int
     """Place of the row in the shard."""
     tokens: int
+    """That are extracted: fewer than the row has when it is cut."""
     supervised: int
 
 
@@ -97,30 +98,41 @@ def to_store(rows: Sequence[RowRef], mode: str) -> list[RowRef]:
     return [row for row in rows if row.split == "val"] if mode == "rolling" else []
 
 
-def read_rows(run: RunDir, samples: int | None) -> list[RowRef]:
+def read_rows(run: RunDir, samples: int | None, longest: int | None = None) -> list[RowRef]:
     """Every row that is to be extracted, in the order of the token shards: the first `samples`
-    training rows, and all for validation. ShardError when no merge has finished."""
+    training rows, and all for validation. Rows of more than `longest` tokens are cut; one with
+    nothing to predict before the cut is left out. ShardError when no merge has finished."""
     found: list[RowRef] = []
     limits: tuple[tuple[Split, int | None], ...] = (("train", samples), ("val", None))
     for split, limit in limits:
         count = 0
         for number, path in enumerate(shards.find_shards(run, split)):
+            cut = _Cut(path, longest)
             for place, entry in enumerate(jsonl.rows(shards.index_path(path))):
                 if limit is not None and count >= limit:
                     break
                 count += 1
-                found.append(
-                    RowRef(
-                        str(entry["id"]),
-                        str(entry["dataset"]),
-                        split,
-                        number,
-                        place,
-                        int(entry["tokens"]),
-                        int(entry["supervised"]),
-                    )
-                )
+                tokens, supervised = cut(place, int(entry["tokens"]), int(entry["supervised"]))
+                if tokens:
+                    row, dataset = str(entry["id"]), str(entry["dataset"])
+                    found.append(RowRef(row, dataset, split, number, place, tokens, supervised))
     return found
+
+
+class _Cut:
+    """Length of a shard's rows when they are cut; the shard is opened only if one is longer."""
+
+    def __init__(self, path: Path, longest: int | None) -> None:
+        self._path, self._longest = path, longest
+        self._shard: shards.Shard | None = None
+
+    def __call__(self, place: int, tokens: int, supervised: int) -> tuple[int, int]:
+        """Tokens and supervised ones; none of either when the cut leaves nothing to predict."""
+        if self._longest is None or tokens <= self._longest:
+            return tokens, supervised
+        self._shard = self._shard or shards.open_shard(self._path)
+        left = int(self._shard[place].mask[: self._longest].sum())
+        return (self._longest, left) if left else (0, 0)
 
 
 def shard_number(path: Path) -> int:

@@ -145,7 +145,8 @@ def look_up(config: RunConfig, run: RunDir, task: Task) -> Work:
     directory = run.phase("extract") / task.directory
     old = [p for p in finished_shards(directory) if shard_number(p) < task.first_number]
     stored = ids_done(old)
-    wanted = to_store(read_rows(run, config.extract.samples), config.extract.mode)
+    settings = config.extract
+    wanted = to_store(read_rows(run, settings.samples, settings.max_tokens), settings.mode)
     before = directory / _BEFORE
     put_away = ids_done([], [before] if before.exists() else [])
     bad = (put_away - stored) & {row.id for row in wanted}

@@ -260,6 +260,29 @@ def test_states_that_are_not_the_targets_own_fail_the_phase(
         assert not list(world.run.phase("extract").rglob("*.safetensors"))
 
 
+def test_rows_are_cut_where_training_stops_reading(tmp_path: Path) -> None:
+    rows = make_rows(30)
+    late = TokenRow(
+        np.arange(50, dtype=np.int32), np.r_[np.zeros(40), np.ones(10)].astype(np.uint8)
+    )
+    rows = {"late": late, **rows}
+    world = make_world(tmp_path / "run", rows=rows, dtype="float32", training={"max_tokens": 24})
+    assert world.extract() == 0
+    assert "extract.max_tokens = 24 leaves them out" in world.notes()
+    whole = stored(world)
+    world.settings(dtype="float32", max_tokens=24)
+    assert world.extract() == 0, world.end()
+    assert "leaves them out" not in world.notes()
+    found = stored(world)
+    nothing = {name for name, row in rows.items() if not row.mask[:24].any()}
+    assert "late" in nothing and set(found) == set(rows) - nothing
+    for name, row in found.items():
+        assert row.ids.tolist() == rows[name].ids[:24].tolist()
+        assert row.mask.tolist() == rows[name].mask[:24].tolist()
+        assert worst(row.aux, whole[name].aux[:24]) < 1e-5
+        assert worst(row.last, whole[name].last[:24]) < 1e-5
+
+
 def test_a_first_batch_that_says_nothing_leaves_the_check_to_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,11 @@ def test_presets_are_fine(name: str) -> None:
             "needs whole matrices",
         ),
         (
+            ATTACHED + "[extract]\nmax_tokens = 2048\n",
+            ATTACHED + "[extract]\nmax_tokens = 4096\n",
+            "extract.max_tokens = 2048 cuts rows",
+        ),
+        (
             ATTACHED + "[train]\nttt_steps = 3\n[bench]\nsteps = [3, 5]\n",
             ATTACHED + "[train]\nttt_steps = 5\n[bench]\nsteps = [3, 5]\n",
             "bench.steps goes up to 5, but train.ttt_steps = 3",

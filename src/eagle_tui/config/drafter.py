@@ -35,6 +35,9 @@ class ExtractSection(Section):
     """Tokens after which a new shard begins."""
     samples: int | None = Field(default=None, ge=1)
     """Use at most this many training rows. Unset: all."""
+    max_tokens: int | None = Field(default=None, ge=16)
+    """Longer rows are cut: training reads no more than train.max_tokens of a row, and the states of
+    the rest only cost time and disk. Unset: whole rows."""
     nproc: int = Field(default=1, ge=1, le=64)
     """Processes (ranks) on this machine; more than one are started by torchrun. While training
     extracts (`rolling`, `online`), its own ranks do."""

@@ -50,6 +50,12 @@ def _training(config: RunConfig) -> Iterator[str]:
             'train.optimizer = "muon" needs whole matrices, which train.strategy = "fsdp2" cuts: '
             'set the strategy to "ddp", or the optimizer to "adamw"'
         )
+    cut = config.extract.max_tokens
+    if "extract" in config.run.phases and cut is not None and cut < train.max_tokens:
+        yield (
+            f"extract.max_tokens = {cut} cuts rows of which train.max_tokens = {train.max_tokens} "
+            "would read more"
+        )
     served = max(config.bench.steps)
     if "bench" in config.run.phases and served > train.ttt_steps:
         yield (
