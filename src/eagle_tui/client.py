@@ -112,8 +112,11 @@ def is_down(run: RunDir) -> bool:
 
 
 def wait_gone(run: RunDir, timeout_s: float = GONE_S) -> bool:
-    """Wait until no supervisor has the run any more; False when one still has it."""
+    """Wait until no supervisor has the run any more, and the last one of this machine has ended;
+    False when one is still there."""
     deadline = time.monotonic() + timeout_s
+    has_it = owner.read(run.lock)
+    last = proc.Process(has_it.pid, has_it.started) if has_it and has_it.here else None
     while True:
         try:
             fd = os.open(run.lock, os.O_RDWR | os.O_CLOEXEC)
@@ -121,12 +124,15 @@ def wait_gone(run: RunDir, timeout_s: float = GONE_S) -> bool:
             return True
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
+            free = True
         except OSError:
-            if time.monotonic() >= deadline:
-                return False
+            free = False
         finally:
             os.close(fd)
+        if free and (last is None or not proc.alive(last)):
+            return True
+        if time.monotonic() >= deadline:
+            return False
         time.sleep(0.05)
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from eagle_tui import proc, rules, troubles
 from eagle_tui.cli import main as cli
-from eagle_tui.client import Halted, StartFailed, ensure_supervisor, halted
+from eagle_tui.client import Halted, StartFailed, ensure_supervisor, halted, wait_gone
 from eagle_tui.config.presets import preset_text
 from eagle_tui.protocol import RunStatus, Status, SupervisorStatus
 from eagle_tui.rundir import owner
@@ -169,6 +169,26 @@ def test_a_supervisor_that_is_stopped_is_named_at_once(
     run.lock.write_text(Owner(sleeper.pid, tick - 1, os.uname().nodename).to_json())
     assert halted(run) == ""
     sleeper.send_signal(signal.SIGCONT)
+
+
+def test_a_supervisor_is_gone_when_its_process_is(
+    run: RunDir, sleeper: subprocess.Popen[bytes]
+) -> None:
+    """It gives the lock back a moment before it ends."""
+    assert wait_gone(run, 0.0), "there never was one"
+    tick = proc.start_tick(sleeper.pid)
+    assert tick is not None
+    run.lock.write_text(Owner(sleeper.pid, tick, os.uname().nodename).to_json())
+    assert not wait_gone(run, 0.1)
+    sleeper.kill()
+    sleeper.wait()
+    assert wait_gone(run, 5.0)
+    me = proc.current()
+    fd = owner.take(run.lock, me.pid, me.started)
+    assert not wait_gone(run, 0.1)
+    with pytest.raises(owner.Taken, match=f"pid {me.pid} on host"):
+        owner.take(run.lock, me.pid, me.started)
+    os.close(fd)
 
 
 def test_a_run_that_another_machine_has_is_told_at_once(
