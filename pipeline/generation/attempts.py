@@ -353,10 +353,15 @@ class Attempts:
 
     def _troubled(self, flight: Flight, prompt: Prompt, trouble: Trouble, grown: bool) -> None:
         job = flight.job
+        queue = flight.work.queue
+        to_blame = False
         if not (trouble.kind == "dropped" and not job.raced):
-            self._pool.trouble(flight.member, trouble)
+            to_blame = self._pool.trouble(flight.member, trouble, job.id, others=queue.fresh() > 0)
         if grown:
             job.losses = 0  # a prompt that brings servers down gets no further
+        if to_blame:
+            queue.put_last(job)
+            return
         decision = policy.after_trouble(job, trouble, self._settings.policy, self._rng)
         self._retry(flight, prompt, decision)
 

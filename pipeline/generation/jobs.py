@@ -44,7 +44,8 @@ class Job:
 
 
 class JobQueue:
-    """The waiting jobs of one dataset: those to send again first, then fresh ones in file order.
+    """The waiting jobs of one dataset: those to send again first, then fresh ones in file order,
+    then those that were put last.
 
     Memory: four bytes a fresh prompt.
     """
@@ -54,22 +55,29 @@ class JobQueue:
         self._next = 0
         self._front: deque[Job] = deque(begun)
         self._later: list[tuple[float, int, Job]] = []
+        self._last: deque[Job] = deque()
         self._serial = 0
 
     def left(self) -> int:
         """All that wait, due or not."""
-        return len(self._front) + len(self._later) + len(self._fresh) - self._next
+        return len(self._front) + len(self._later) + self.fresh() + len(self._last)
+
+    def fresh(self) -> int:
+        """Those that no server was asked yet."""
+        return len(self._fresh) - self._next
 
     def ready(self, now: float) -> int:
         """How many may be sent at monotonic time `now`."""
         while self._later and self._later[0][0] <= now:
             self._front.append(heapq.heappop(self._later)[2])
-        return len(self._front) + len(self._fresh) - self._next
+        return len(self._front) + self.fresh() + len(self._last)
 
     def take(self) -> Job | int:
         """The next one that `ready` counted: a job, or the place of a fresh prompt."""
         if self._front:
             return self._front.popleft()
+        if not self.fresh():
+            return self._last.popleft()
         index = self._fresh[self._next]
         self._next += 1
         return index
@@ -78,6 +86,7 @@ class JobQueue:
         """Those that wait and were tried before."""
         yield from self._front
         yield from (job for _, _, job in self._later)
+        yield from self._last
 
     def put(self, job: Job, due: float | None = None) -> None:
         """Back into the queue: to the front at once, or to be sent not before `due`."""
@@ -86,3 +95,7 @@ class JobQueue:
             return
         self._serial += 1
         heapq.heappush(self._later, (due, self._serial, job))
+
+    def put_last(self, job: Job) -> None:
+        """Back into the queue, behind all that no server was asked yet."""
+        self._last.append(job)

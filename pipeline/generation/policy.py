@@ -9,6 +9,9 @@
 | server_error, garbled | as `policy.failed` says, plain text once | yes | as it is |
 | rejected | once | no | as it is |
 | over_context | no | | as it is |
+
+An endpoint that answers nothing but the errors that count as tries is to blame for them itself, and
+they do not count: see `blame`.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from eagle_tui.rundir.desired import Endpoint
 from .adaptive import Governor
 from .aio import gather_quietly
 from .answers import Trouble
+from .blame import KINDS, Blame
 from .client import Client, KeyMissingError
 from .pace import Pace
 from .policy import backoff
@@ -77,6 +78,7 @@ class Member:
     in_flight: int = 0
     count: Count = field(default_factory=Count)
     pace: Pace = field(default_factory=Pace)
+    blame: Blame = field(default_factory=Blame)
     context: int | None = None
     fresh: bool = True
     """Not probed yet since we know of it."""
@@ -175,17 +177,44 @@ class Pool:
         leaving = {m.name: m.out for m in self._retired if m.in_flight}
         return leaving | {m.name: m.out for m in self.members}
 
-    def trouble(self, member: Member, trouble: Trouble) -> None:
-        """Draw the consequences of a request that got no answer."""
+    def trouble(self, member: Member, trouble: Trouble, prompt: str, *, others: bool) -> bool:
+        """Draw the consequences of a request that got no answer; true when that is the endpoint's
+        fault, and no try of the prompt. `others`: there are prompts that were not tried yet."""
         if trouble.kind in ("refused", "dropped", "lost"):
             self.take_out(member, trouble.message)
         elif trouble.kind in ("unauthorised", "wrong_server"):
             self.take_out(member, _refusal(trouble.status, trouble.message), slow=True)
         elif trouble.kind in ("busy", "unavailable"):
             member.governor.refused(member.in_flight)
+        elif trouble.kind in KINDS:
+            first = not member.blame.sick
+            member.blame.failed(prompt)
+            if member.blame.sick and others:
+                self._suspend(member, trouble.message, first=first)
+                return True
+        return False
+
+    def _suspend(self, member: Member, message: str, *, first: bool) -> None:
+        """It answers nothing but errors: now and then one prompt is tried on it."""
+        if member.retired or member.out:
+            return
+        count = member.blame.prompts
+        member.out = f"answers nothing but errors, to {count:,} prompts in a row; last: {message}"
+        member.slow, member.failures = False, 0
+        member.next_probe = self._clock.monotonic() + member.blame.next_trial_s()
+        if first:
+            self._say(
+                f"{member.name}: {member.out}. No prompt is given up for that; single ones are "
+                "tried until it answers. See its log, and [generate] for settings that it refuses",
+                "error",
+            )
+        self._on_change()
 
     def success(self, member: Member) -> None:
         """It answered."""
+        if member.blame.answered():
+            member.governor.limit = None
+            self._say(f"{member.name}: answers again", "info")
         member.governor.answered(member.in_flight)
 
     def take_out(self, member: Member, reason: str, *, slow: bool = False) -> None:
@@ -224,9 +253,10 @@ class Pool:
     async def _probe(self, member: Member, client: Client) -> None:
         problem = await self._problem(member, client)
         if not problem:
-            member.out, member.failures, member.governor.limit = "", 0, None
+            member.out, member.failures = "", 0
+            member.governor.limit = 1.0 if member.blame.sick else None
             member.pulse.reset(self._clock.monotonic())
-            if not member.fresh:
+            if not member.fresh and not member.blame.sick:
                 self._say(f"{member.name}: takes requests again", "info")
             member.fresh = False
         else:
