@@ -71,6 +71,18 @@ class Screen:
         """Send keys in one write."""
         os.write(self.master, keys)
 
+    def react(self, keys: bytes, quiet_s: float = 0.3, seconds: float = START_S) -> bytes:
+        """Send keys; gives what is drawn for them, up to a pause of `quiet_s`."""
+        self.press(keys)
+        deadline = time.monotonic() + seconds
+        new = b""
+        while not new:
+            assert time.monotonic() < deadline, f"nothing is drawn for {keys!r}"
+            new = self.read(0.1)
+        while more := self.read(quiet_s):
+            new += more
+        return new
+
     def resize(self, columns: int, rows: int) -> None:
         """Change the terminal's size; the program is told by SIGWINCH."""
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))

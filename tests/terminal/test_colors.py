@@ -48,16 +48,16 @@ def colors(data: bytes) -> set[str]:
     ],
 )
 def test_no_more_colours_than_asked_for(depth: str, allowed: set[str]) -> None:
-    with screen(COLORED, depth, "mouse") as shown:
-        for keys in (b"c", b"\x1b", b"?", b"q", b"\x10"):  # a dialog, help, the palette
-            shown.press(keys)
-            shown.read(0.4)
+    with screen(COLORED, depth, "mouse", ready="Detach") as shown:
+        for keys, words in ((b"c", "next field"), (b"q?", "Stop run"), (b"q\x10", "Change set")):
+            shown.press(keys)  # a dialog, help, the palette
+            shown.until(words)
         assert colors(shown.seen) <= allowed
         if depth != "none":
             assert colors(shown.seen), "there is colour at all"
         else:
             # What is selected is told by reversed text.
-            assert re.search(rb"\x1b\[[\d;]*\b7\b[\d;]*m", shown.seen)
+            assert re.search(rb"\x1b\[(\d+;)*7(;\d+)*m", shown.seen)
 
 
 @pytest.mark.parametrize("mouse", ["mouse", "no-mouse"])
@@ -85,11 +85,10 @@ app.run()
 def test_in_ascii_nothing_else_is_drawn() -> None:
     """Not on any screen, nor in dialogs, notes and the palette. What others wrote may hold more."""
     foreign = set((SCENES / "kimi.json").read_text()) - set("→–…·°")
-    with screen(ASCII, size=(130, 45)) as shown:
+    with screen(ASCII, size=(130, 45), ready="Detach") as shown:
         keys = (b"2", b"3", b"4", b"5", b"6", b"7", b"8", b"1", b"?", b"q", b"c", b"\x1b", b"\x10")
         for key in (*keys, b"\x1b[B", b"\x1b"):
-            shown.press(key)
-            shown.read(0.3)
+            shown.react(key)
         drawn = plain(shown.seen).decode("utf-8", "replace")
         assert {character for character in drawn if not character.isascii()} <= foreign
         assert "+-" in drawn, "frames are drawn all the same"
