@@ -36,7 +36,8 @@ class SamplesScreen(RunScreen):
 
     NAME = "samples"
     BINDINGS: ClassVar[list[BindingType]] = keys_of(NAME)
-    LOAD_EVERY_S = 3.0
+    LOAD_EVERY_S = 8.0
+    """What is newest changes no sooner: nobody reads faster, and each time the whole page is new."""
     AUTO_FOCUS = ""
 
     def __init__(self) -> None:
@@ -181,7 +182,7 @@ class SamplesScreen(RunScreen):
         mark = "*" if self.eagle.glyphs.mode == "ascii" else "▪"
         lines = await asyncio.to_thread(token_lines, view, width + 3, mark)
         if sample is self.reader.sample and self._show_tokens:
-            self.reader.show_lines(lines, f"{summary(view)}  ({mark} predicted)")
+            self.reader.show_lines(lines, f"{mark} predicted  {summary(view)}")
 
     # What the operator does
 
