@@ -52,7 +52,7 @@ async def test_what_is_typed_is_previewed_and_sent(client: Any, make_app: MakeAp
 
 
 def _args(server: str, settings: dict[str, str]) -> dict[str, Any]:
-    return {"server": server, "settings": settings}
+    return {"server": server, "settings": settings, "in_flight": "hold"}
 
 
 async def test_other_flags_are_typed_by_name(client: Any, make_app: MakeApp, ui: Any) -> None:
@@ -62,10 +62,23 @@ async def test_other_flags_are_typed_by_name(client: Any, make_app: MakeApp, ui:
         await ui.ready(pilot)
         await pilot.press("m")
         await ui.until(pilot, lambda: "0.85  (run.toml)" in ui.text(app))
-        await pilot.press("shift+tab", *"page-size", "enter")
+        await pilot.press("shift+tab", "shift+tab", *"page-size", "enter")
         await ui.until(pilot, lambda: "Write other flags as NAME=VALUE" in ui.text(app))
         await pilot.press(*"=16 tp=4", "enter")
         wanted = _args("sglang", {"page-size": "16", "tp": "4"})
+        await ui.until(pilot, lambda: client.sent == [("retune", wanted)])
+
+
+async def test_how_requests_in_flight_are_left(client: Any, make_app: MakeApp, ui: Any) -> None:
+    tell(client, "sglang")
+    app = make_app(client)
+    async with ui.run(app, size=(100, 40)) as pilot:
+        await ui.ready(pilot)
+        await pilot.press("m")
+        await ui.until(pilot, lambda: "0.85  (run.toml)" in ui.text(app))
+        assert "in flight" in ui.text(app)
+        await pilot.press(*"0.9", "shift+tab", "right", "enter")
+        wanted = _args("sglang", {"mem-fraction-static": "0.9"}) | {"in_flight": "drain"}
         await ui.until(pilot, lambda: client.sent == [("retune", wanted)])
 
 
@@ -98,7 +111,8 @@ async def test_one_server_of_several_or_all(client: Any, make_app: MakeApp, ui: 
         await ui.until(pilot, lambda: "0.85  (run.toml)" in ui.text(app))
         await pilot.press(*"0.9", "enter")
         await ui.until(pilot, lambda: len(client.sent) == 1)
-        assert client.sent[0] == ("retune", {"settings": {"mem-fraction-static": "0.9"}})
+        both = {"settings": {"mem-fraction-static": "0.9"}, "in_flight": "hold"}
+        assert client.sent[0] == ("retune", both)
         await pilot.press("m")
         await ui.until(pilot, lambda: "0.85  (run.toml)" in ui.text(app))
         await pilot.press("shift+tab", "right", "right")
