@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+from textual import on
 
 from eagle_tui.client_api import ClientError
 from eagle_tui.ui.frame import Frame
 from eagle_tui.ui.screens.base import RunScreen
+from eagle_tui.ui.widgets.table import Table
+from eagle_tui.ui.widgets.timechart import TimeChart
 from eagle_tui.ui.window import Window
 from eagle_tui.ui.work import begin
 
@@ -89,3 +93,33 @@ class ChartedScreen(RunScreen):
             self.notify("There are no marks in this window of time.", timeout=2, markup=False)
         past.choose_mark(now)
         self.redraw_charts()
+
+
+class TableScreen(ChartedScreen):
+    """A table that the arrow keys go through, and charts of what its cursor stands on."""
+
+    table: Table
+    charts: dict[str, TimeChart]
+    """By the figure that each shows."""
+
+    def metrics(self) -> Sequence[str]:
+        return [chart.metric for chart in self.charts.values() if chart.metric and chart.display]
+
+    def redraw_charts(self) -> None:
+        for chart in self.charts.values():
+            chart.redraw()
+
+    @on(Table.Selected)
+    def _selected(self) -> None:
+        if self.eagle.frame is not None:
+            self.show(self.eagle.frame)
+            self.fetch_past()
+
+    def move(self, by: int) -> None:
+        self.table.move(by)
+
+    def page(self, by: int) -> None:
+        self.table.page(by)
+
+    def jump(self, to_end: bool) -> None:
+        self.table.jump(to_end)

@@ -37,6 +37,8 @@ DETAIL_LEAST = 20
 """Rows that the detail gets beside the table."""
 HALF_LEAST = 7
 """Rows left below the table from which figures and rate of the selected dataset stand there."""
+DETAIL_WHOLE = 23
+"""Rows of the terminal from which the caps have room in the detail, too."""
 _AROUND = 3
 """Rows of header, alert line and footer."""
 
@@ -89,6 +91,7 @@ class DatasetsScreen(ChartedScreen):
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.height >= SPLIT_HEIGHT, "-split")
+        self.set_class(event.size.height < DETAIL_WHOLE, "-short")
         self.set_class(event.size.width >= 100 and event.size.height >= SPLIT_HEIGHT, "-roomy")
         self._size_table()
 

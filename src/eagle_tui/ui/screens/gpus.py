@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
-from textual import events, on
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
@@ -15,10 +15,9 @@ from eagle_tui.protocol import GpuStatus
 from eagle_tui.ui.canvas import Canvas, Line, Pen
 from eagle_tui.ui.frame import Frame
 from eagle_tui.ui.screens.base import keys_of
-from eagle_tui.ui.screens.charted import ChartedScreen
+from eagle_tui.ui.screens.charted import TableScreen
 from eagle_tui.ui.widgets.gpu_table import HEATS, GpuTable
 from eagle_tui.ui.widgets.gpus import HostLine
-from eagle_tui.ui.widgets.table import Table
 from eagle_tui.ui.widgets.timechart import TimeChart
 from eagle_tui.ui.wrap import safe_line
 
@@ -96,11 +95,12 @@ def _per_s(out: float | None, into: float | None) -> str | None:
     return f"{fmt.size(out)}/s {fmt.size(into)}/s"
 
 
-class GpusScreen(ChartedScreen):
+class GpusScreen(TableScreen):
     """All GPUs, and the selected one."""
 
     NAME = "gpus"
     BINDINGS: ClassVar[list[BindingType]] = keys_of(NAME)
+    table: GpuTable
 
     def body(self) -> ComposeResult:
         self.table, self.host = GpuTable(self.eagle.past, id="table"), HostLine(id="host")
@@ -156,28 +156,12 @@ class GpusScreen(ChartedScreen):
         self.facts.redraw()
 
     def metrics(self) -> Sequence[str]:
-        charted = [c.metric for c in self.charts.values() if c.metric and c.display]
+        charted = super().metrics()
         return [*charted, *(m for m in self.table.metrics() if m not in charted)]
 
     def redraw_charts(self) -> None:
-        for chart in self.charts.values():
-            chart.redraw()
+        super().redraw_charts()
         self.table.fill()
-
-    @on(Table.Selected)
-    def _selected(self) -> None:
-        if self.eagle.frame is not None:
-            self.show(self.eagle.frame)
-            self.fetch_past()
-
-    def move(self, by: int) -> None:
-        self.table.move(by)
-
-    def page(self, by: int) -> None:
-        self.table.page(by)
-
-    def jump(self, to_end: bool) -> None:
-        self.table.jump(to_end)
 
     def do_figure(self) -> None:
         """The next figure in the strips."""

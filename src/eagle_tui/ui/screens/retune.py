@@ -74,7 +74,7 @@ class RetuneDialog(ActionDialog):
         (field,) = (field for field in self._fields if isinstance(field, SettingsField))
         await field.show(tuning)
         if tuning.note:
-            self.query_one("#now", Words).say(f"{name}: {tuning.note}.", "muted")
+            self.query_one("#now", Words).say(f"{name}: {tuning.note.rstrip('.')}.", "muted")
             self.set_timer(AGAIN_S, self._ask)
         else:
             self._changed()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
-from textual import events, on
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
@@ -14,9 +13,8 @@ from eagle_tui import fmt
 from eagle_tui.protocol import Launch
 from eagle_tui.ui.frame import Frame
 from eagle_tui.ui.screens.base import keys_of
-from eagle_tui.ui.screens.charted import ChartedScreen
+from eagle_tui.ui.screens.charted import TableScreen
 from eagle_tui.ui.widgets.server_table import LaunchNews, LaunchTable, ServerNews, ServerTable
-from eagle_tui.ui.widgets.table import Table
 from eagle_tui.ui.widgets.timechart import TimeChart
 
 WIDE = 120
@@ -26,12 +24,13 @@ MOST_SERVERS = 8
 """Rows of servers that are in sight at once."""
 
 
-class ServerScreen(ChartedScreen):
+class ServerScreen(TableScreen):
     """All servers: the arrow keys go through the launches, Enter through the servers."""
 
     NAME = "server"
     BINDINGS: ClassVar[list[BindingType]] = keys_of(NAME)
     LOAD_EVERY_S = 5.0
+    table: LaunchTable
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,14 +40,14 @@ class ServerScreen(ChartedScreen):
             "running": TimeChart(label=fmt.count, tells=False, id="running"),
             "kv_usage": TimeChart(top=1.0, label=fmt.percent, tells=False, id="kv"),
         }
-        self.launches, self.launch = LaunchTable(id="launches"), LaunchNews(id="launch")
+        self.table, self.launch = LaunchTable(id="launches"), LaunchNews(id="launch")
         self._told: list[Launch] = []
 
     def body(self) -> ComposeResult:
         yield self.servers
         yield self.news
         yield Horizontal(*self.charts.values(), id="charts")
-        yield self.launches
+        yield self.table
         yield self.launch
 
     def on_mount(self) -> None:
@@ -56,7 +55,7 @@ class ServerScreen(ChartedScreen):
             ("tok_s", "tokens/s"), ("running", "running requests"), ("kv_usage", "KV cache in use"),
         ):  # fmt: skip
             self.charts[figure].border_title = title
-        self.launches.border_title = "launches"
+        self.table.border_title = "launches"
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.width >= WIDE, "-wide")
@@ -83,8 +82,8 @@ class ServerScreen(ChartedScreen):
         self._show_launches(frame.now)
 
     def _show_launches(self, now: float) -> None:
-        self.launches.show(self._told, now)
-        self.launch.launch = self.launches.launch
+        self.table.show(self._told, now)
+        self.launch.launch = self.table.launch
         self.launch.redraw()
 
     async def load(self) -> None:
@@ -92,29 +91,7 @@ class ServerScreen(ChartedScreen):
         self._told = await self.eagle.client.launches(None, LAUNCHES_ASKED)
         self._show_launches(self.eagle.clock.wall())
 
-    def metrics(self) -> Sequence[str]:
-        return [chart.metric for chart in self.charts.values() if chart.metric and chart.display]
-
-    def redraw_charts(self) -> None:
-        for chart in self.charts.values():
-            chart.redraw()
-
-    @on(Table.Selected)
-    def _selected(self) -> None:
-        if self.eagle.frame is not None:
-            self.show(self.eagle.frame)
-            self.fetch_past()
-
     # What the operator does
-
-    def move(self, by: int) -> None:
-        self.launches.move(by)
-
-    def page(self, by: int) -> None:
-        self.launches.page(by)
-
-    def jump(self, to_end: bool) -> None:
-        self.launches.jump(to_end)
 
     def do_next_server(self) -> None:
         """The next server under the cursor, after the last one the first."""

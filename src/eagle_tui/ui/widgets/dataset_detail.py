@@ -146,7 +146,7 @@ class FinishMix(Canvas):
             if not n and name != "complete":
                 continue
             share = fmt.share(n, row.done)
-            cells = max(min(width - _LABEL - 16, 40), 4)
+            cells = max(min(width - _LABEL - 16, 40), 2)
             filled, track = bar(share, cells, self.glyphs)
             pen = Pen().cell(f" {name}", _LABEL + 1, look.muted).add(filled, style)
             pen.add(track, look.track).cell(fmt.exact(n), 8, look.text, right=True)

@@ -35,6 +35,11 @@ class FieldError(ValueError):
     """What was typed cannot be meant; `str()` says what to write instead."""
 
 
+def label(param: Param) -> str:
+    """What stands before a parameter's field."""
+    return param.name.replace("_", " ")
+
+
 class ChoiceField(Canvas, can_focus=True):
     """One of several words: ← and → change it. All are shown where they fit, else one with its
     place among them."""
@@ -49,13 +54,13 @@ class ChoiceField(Canvas, can_focus=True):
         """The chosen word; None when there is nothing to choose from."""
         if not self.options:
             if self.param.required:
-                raise FieldError(f"There is no {self.param.name} to choose.")
+                raise FieldError(f"There is no {label(self.param)} to choose.")
             return None
         return self.options[self.index]
 
     def draw(self, width: int, height: int) -> Iterable[Line]:
         look = self.palette
-        pen = Pen().cell(self.param.name, LABEL_WIDTH, look.key if self.has_focus else look.muted)
+        pen = Pen().cell(label(self.param), LABEL_WIDTH, look.key if self.has_focus else look.muted)
         if not self.options:
             yield pen.add("none", look.muted).segments
             return
@@ -98,7 +103,7 @@ class SwitchField(Canvas, can_focus=True):
 
     def draw(self, width: int, height: int) -> Iterable[Line]:
         look = self.palette
-        pen = Pen().cell(self.param.name, LABEL_WIDTH, look.key if self.has_focus else look.muted)
+        pen = Pen().cell(label(self.param), LABEL_WIDTH, look.key if self.has_focus else look.muted)
         pen.add(" [x] " if self.on else " [ ] ", look.strong)
         yield pen.add(self.param.help, look.muted).segments
 
@@ -138,7 +143,7 @@ class TextField(Horizontal):
         self._text = TextInput(param.type in ("datasets", "text"), value, hint or param.help)
 
     def compose(self) -> ComposeResult:
-        yield FieldLabel(self.param.name)
+        yield FieldLabel(label(self.param))
         yield self._text
 
     def on_descendant_focus(self) -> None:
@@ -152,7 +157,7 @@ class TextField(Horizontal):
         text = self._text.value.strip()
         if not text:
             if self.param.required:
-                raise FieldError(f"Give {self.param.name}: {self.param.help}")
+                raise FieldError(f"Give {label(self.param)}: {self.param.help}")
             return None
         if self.param.type == "text":
             return text
@@ -161,7 +166,7 @@ class TextField(Horizontal):
         try:
             return fmt.parse_count(text)
         except ValueError as error:
-            raise FieldError(f"{self.param.name}: {error}.") from error
+            raise FieldError(f"{label(self.param)}: {error}.") from error
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()

@@ -79,7 +79,7 @@ class JournalList(Canvas):
 
 
 class AlertList(Canvas):
-    """Every alert with its remedy; no rows when there is none."""
+    """Every alert, with its remedy where it has one; no rows when there is no alert."""
 
     def __init__(self) -> None:
         super().__init__(id="alerts")
@@ -89,7 +89,8 @@ class AlertList(Canvas):
         """Draw these in at most `most` rows."""
         self._alerts = alerts
         self.display = bool(alerts)
-        self.styles.height = 1 + min(1 + 2 * len(alerts), max(most, 3))
+        rows = sum(2 if alert.remedy else 1 for alert in alerts)
+        self.styles.height = 1 + min(1 + rows, max(most, 3))
         self.redraw()
 
     def draw(self, width: int, height: int) -> Iterable[Line]:
@@ -101,6 +102,8 @@ class AlertList(Canvas):
             pen.add(f"{self.glyphs.state(alert.severity)} ", style)
             indent = pen.width
             yield pen.cell(alert.sentence, width - indent - 1, style).segments
+            if not alert.remedy:
+                continue
             pen = Pen().add(" " * indent).add(f"{self.glyphs.arrow} ", look.muted)
             yield pen.cell(alert.remedy, width - pen.width - 1, look.accent).segments
 

@@ -157,7 +157,7 @@ def hint(setting: Setting) -> str:
 
 def explanation(setting: Setting) -> str:
     """What a setting does, what it can be, and how it is taken back."""
-    parts = [setting.help[:1].upper() + setting.help[1:] + "."]
+    parts = [setting.help[:1].upper() + setting.help[1:].rstrip(". ") + "."]
     if setting.choices:
         parts.append(f"One of {', '.join(setting.choices)}.")
     elif setting.kind == "bool":

@@ -115,6 +115,8 @@ class ThroughputPanel(Vertical):
         self._values = {figure[0]: Figure(*figure) for figure in _FIGURES}
         self._lines, self.chart = ServerLines(), TimeChart("tok_s")
         self._server_rows: int | None = None
+        self._accepts = False
+        """Whether a server speculates, so that there is an accept length."""
         self._phase = PhaseFigures(id="phase-figures")
         self._phase.display = False
         self._figure_row = Horizontal(*self._values.values(), id="figures")
@@ -167,14 +169,18 @@ class ThroughputPanel(Vertical):
         }
         for key, (value, style) in values.items():
             self._values[key].show(value, look.muted if value == fmt.NONE else style)
-        self._choose(accept is not None)
+        self._accepts = accept is not None
+        self._choose()
 
-    def _choose(self, accept: bool) -> None:
+    def on_resize(self) -> None:
+        self._choose()
+
+    def _choose(self) -> None:
         """Show the figures that fit, the more important first; half a figure would be a lie."""
         room = self.size.width
         for key in _FIGURE_PRIORITY:
             figure = self._values[key]
-            fits = figure.cells <= room and (key != "accept" or accept)
+            fits = figure.cells <= room and (key != "accept" or self._accepts)
             room -= figure.cells if fits else 0
             if figure.display != fits:
                 figure.display = fits
