@@ -53,6 +53,23 @@ async def test_the_first_figures_are_painted_whole(
         assert line in first, first
 
 
+async def test_only_what_a_dialog_lets_through_is_painted_below_it(
+    client: Any, make_app: MakeApp, ui: Any
+) -> None:
+    """We override a private property of Textual for it (`EagleApp._background_screens`): should it
+    go, or mean something else, the screen below would be painted with every snapshot again."""
+    app = make_app(client, poll_s=3600)
+    async with ui.run(app, size=(80, 24)) as pilot:
+        await ui.ready(pilot)
+        await pilot.press("2")
+        assert not app.main.is_current
+        below = app.screen
+        await pilot.press("p")
+        assert app.screen.is_modal and below.is_current and not app.main.is_current
+        await pilot.press("escape", "1")
+        assert app.main.is_current
+
+
 # A supervisor that does not answer
 
 
