@@ -8,6 +8,8 @@ from array import array
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from eagle_tui.text import parse_json
+
 from .fastjson import loads
 
 Finish = Literal["stop", "length", "abort"]
@@ -72,7 +74,7 @@ Outcome = Answer | Trouble
 def error_message(body: bytes) -> tuple[str, bool]:
     """The message in an error body, and whether that was plain text."""
     try:
-        parsed = json.loads(body)
+        parsed = parse_json(body)
     except ValueError:
         return body.decode("utf-8", "replace").strip()[:EXCERPT], True
     return message_of(parsed), False

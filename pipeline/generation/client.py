@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from array import array
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import aiohttp
 
 from eagle_tui.rundir.desired import Endpoint
 from eagle_tui.sglang import parse_loads, parse_metrics
+from eagle_tui.text import parse_json
 
 from .adaptive import Load
 from .answers import Outcome, Trouble, error_message, read_outcome
@@ -150,7 +150,7 @@ class Client:
         except (aiohttp.ClientError, ConnectionError, OSError) as error:
             return Reply(None, None, _reason(error))
         try:
-            body = json.loads(data)
+            body = parse_json(data)
         except ValueError:
             body = None
         text = data.decode("utf-8", "replace")

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from eagle_tui.text import scrub
+from eagle_tui.text import parse_json, scrub
 
 
 def dumps(body: Any) -> bytes:
@@ -29,4 +29,4 @@ def loads(data: bytes) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
-        return json.loads(data)
+        return parse_json(data)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL = re.compile(
@@ -15,6 +17,15 @@ _CONTROL = re.compile(
 def scrub(text: str) -> str:
     """Lone surrogates become U+FFFD, so that the text is valid UTF-8."""
     return _SURROGATE.sub("\ufffd", text)
+
+
+def parse_json(data: str | bytes) -> Any:
+    """The value of a JSON text. ValueError when it is none, or so deeply nested that Python cannot
+    read it: a few kB of brackets would otherwise end whoever reads them."""
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def _visible(match: re.Match[str]) -> str:

@@ -13,7 +13,10 @@ from eagle_tui.client import last_status
 from eagle_tui.client_api import ClientError
 from eagle_tui.clock import ManualClock
 from eagle_tui.config import parse_config
+from eagle_tui.pipeline.generation.answers import Trouble, read_outcome
 from eagle_tui.protocol import RunStatus, Status, SupervisorStatus
+from eagle_tui.reader import responses
+from eagle_tui.rundir import atomic, jsonl
 from eagle_tui.rundir.desired import Desired
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.supervisor.board import Board
@@ -76,3 +79,25 @@ def test_a_snapshot_of_another_version_is_read_as_far_as_it_goes(tmp_path: Path)
     assert found is not None
     assert (found.run.name, found.supervisor.state, found.phases) == ("n", "stopped", ())
     assert "newer" in found.alerts[0].sentence
+
+
+DEEP = b"[" * 100_000
+"""Brackets in which Python's reader of JSON gives up with another error than for all else."""
+
+
+def test_brackets_without_end_are_garbage_like_any_other(tmp_path: Path) -> None:
+    log = tmp_path / "events.jsonl"
+    log.write_bytes(DEEP + b"\n" + b'{"e":"note"}\n')
+    assert jsonl.Tail(log).read() == [{"e": "note"}]
+    with pytest.raises(ValueError, match="nested too deeply"):
+        list(jsonl.rows(log))
+    with pytest.raises(ValueError, match=r"events\.jsonl: not valid JSON"):
+        atomic.read_json(log)
+    assert responses.parse(DEEP) is None
+
+
+@pytest.mark.parametrize("status", [200, 500])
+def test_a_server_that_answers_brackets(status: int) -> None:
+    outcome = read_outcome(status, DEEP)
+    assert isinstance(outcome, Trouble)
+    assert outcome.kind == ("garbled" if status == 200 else "server_error")

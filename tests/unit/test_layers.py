@@ -51,7 +51,9 @@ LAYERS: dict[str, set[str]] = {
     "records": {"protocol"},
     "loglines": {"records", "text"},
     # What is read of a run's files without asking anybody.
-    "reader": {"client_api", "protocol", "records", "rundir", "config", "loglines", "troubles"},
+    "reader": {
+        *("client_api", "protocol", "records", "rundir", "config", "loglines", "troubles", "text"),
+    },
     "supervisor": {
         *(
             "telemetry",

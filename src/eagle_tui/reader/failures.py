@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 from eagle_tui.reader.responses import rows_backward
 from eagle_tui.records import FailureCount
+from eagle_tui.text import parse_json
 
 MOST_BYTES = 32 << 20
 """Of the file's end that are looked through."""
@@ -38,7 +38,7 @@ def _row(line: bytes | None) -> dict[str, Any] | None:
     if not line:
         return None
     try:
-        row = json.loads(line)
+        row = parse_json(line)
     except ValueError:
         return None
     known = isinstance(row, dict) and isinstance(row.get("at"), int | float)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from eagle_tui.reader.responses import rows_backward
 from eagle_tui.records import AttemptRecord, ManifestRecord, PhaseRecord
 from eagle_tui.rundir import atomic
 from eagle_tui.rundir.paths import PHASE_DIRS, RunDir
+from eagle_tui.text import parse_json
 
 MOST_OUTPUTS = 200
 """Files of an output that are named; the others are counted."""
@@ -87,7 +87,7 @@ def _ends(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _event(line: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(line)
+        found = parse_json(line)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

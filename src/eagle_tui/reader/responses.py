@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 
 from eagle_tui.protocol import Sample
+from eagle_tui.text import parse_json
 
 CHUNK = 1 << 18
 MAX_ROW = 64 << 20
@@ -89,8 +89,8 @@ def read_head(line: bytes) -> Head | None:
 def parse(line: bytes) -> dict[str, Any] | None:
     """The row of a line; None when it is no JSON object."""
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
+        row = parse_json(line)
+    except ValueError:
         return None
     return row if isinstance(row, dict) else None
 

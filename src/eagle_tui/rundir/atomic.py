@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from eagle_tui.text import scrub
+from eagle_tui.text import parse_json, scrub
 
 
 def fsync_dir(path: Path) -> None:
@@ -65,6 +65,6 @@ def read_json(path: Path) -> Any | None:
     except IsADirectoryError:
         raise ValueError(f"{path}: a directory, not a file") from None
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
+        return parse_json(data)
+    except ValueError as error:
         raise ValueError(f"{path}: not valid JSON ({error})") from error

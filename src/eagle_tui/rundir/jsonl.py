@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from eagle_tui.text import scrub
+from eagle_tui.text import parse_json, scrub
 
 CHUNK = 1 << 20
 
@@ -63,7 +63,7 @@ def rows(path: Path, start: int = 0) -> Iterator[dict[str, Any]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = parse_json(line)
         except ValueError as error:
             raise ValueError(f"{path}: byte {offset}: not valid JSON ({error})") from error
         if not isinstance(row, dict):
@@ -197,7 +197,7 @@ class Tail:
         for offset, line in lines(self.path, self.offset):
             self.offset = offset + len(line) + 1
             try:
-                row = json.loads(line)
+                row = parse_json(line)
             except ValueError:
                 continue
             if isinstance(row, dict):

@@ -21,7 +21,6 @@ An error is `{"error": "sentence"}` with status 400 or 404, or 500 where the dis
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import sqlite3
 from typing import Any
@@ -38,6 +37,7 @@ from eagle_tui.records import JournalMark, JournalQuery
 from eagle_tui.report.plan import Facts, plan_markdown
 from eagle_tui.rundir.reports import write_plan
 from eagle_tui.supervisor.core import Supervisor
+from eagle_tui.text import parse_json
 
 MOST_ROWS = 2000
 MOST_SAMPLES = 200
@@ -71,7 +71,7 @@ def _float(request: Request, name: str, default: float) -> float:
 
 async def _body(request: Request) -> dict[str, Any]:
     try:
-        body = json.loads(await request.body())
+        body = parse_json(await request.body())
     except ValueError as error:
         raise BadRequest(f"the body is not JSON: {error}") from error
     if not isinstance(body, dict):

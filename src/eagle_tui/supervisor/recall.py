@@ -6,7 +6,6 @@ their manifests. Nothing here writes.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from eagle_tui.proc import Process
 from eagle_tui.rundir import manifest
 from eagle_tui.rundir.paths import PHASE_DIRS, RunDir
+from eagle_tui.text import parse_json
 
 _LOG = re.compile(r"-(\d{4,})\.jsonl$")
 _FIRST_LINE = 1 << 16
@@ -38,7 +38,7 @@ def attempts(run: RunDir, phase: str) -> list[Recalled]:
             continue
         try:
             with path.open("rb") as file:
-                first = json.loads(file.readline(_FIRST_LINE))
+                first = parse_json(file.readline(_FIRST_LINE))
             process = Process(int(first["pid"]), int(first["started"]))
             found.append(Recalled(int(number[1]), float(first["at"]), process))
         except (OSError, ValueError, TypeError, KeyError):

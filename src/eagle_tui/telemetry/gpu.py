@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from pydantic import ValidationError
 
 from eagle_tui.clock import Clock
 from eagle_tui.protocol import GpuStatus
+from eagle_tui.text import parse_json
 
 DEADLINE_S = 10.0
 """No line for this long: the child hangs in the driver and is killed."""
@@ -153,7 +153,7 @@ class GpuSampler:
 
 def _object(line: bytes) -> dict[str, Any]:
     try:
-        body = json.loads(line)
+        body = parse_json(line)
     except ValueError:
         return {}
     return body if isinstance(body, dict) else {}

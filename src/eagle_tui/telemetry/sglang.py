@@ -14,6 +14,7 @@ import httpx
 from eagle_tui.clock import Clock
 from eagle_tui.sglang import Loads, Metrics, parse_loads, parse_metrics
 from eagle_tui.telemetry.server_log import LogLoad, ServerLog
+from eagle_tui.text import parse_json
 
 POLL_TIMEOUT_S = 3.0
 FROZEN_S = 15.0
@@ -121,7 +122,7 @@ class ServerPoller:
             return None
         answer.raise_for_status()
         self._loads_note = ""
-        return parse_loads(answer.json())
+        return parse_loads(parse_json(answer.content))
 
     async def _metrics(self) -> Metrics | None:
         mono = self._clock.monotonic()
