@@ -57,7 +57,7 @@ def ranks_of(starter: subprocess.Popen[bytes]) -> list[psutil.Process]:
     return [process for _, process in sorted(found, key=lambda pair: pair[0])]
 
 
-def wait_for(what: str, met: Callable[[], bool], seconds: float = 60.0) -> None:
+def wait_for(what: str, met: Callable[[], bool], seconds: float = 180.0) -> None:
     """Wait until something holds."""
     end = time.monotonic() + seconds
     while not met():
