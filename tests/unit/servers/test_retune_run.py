@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sqlite3
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from server_bench import Bench
@@ -15,6 +18,8 @@ from eagle_tui.rundir.paths import RunDir
 from eagle_tui.supervisor.board import Board
 from eagle_tui.supervisor.orders import Orders
 from eagle_tui.supervisor.server.context import Context
+from eagle_tui.supervisor.store import Store
+from eagle_tui.supervisor.tuning.order import RetuneOrder
 from eagle_tui.supervisor.tuning.run import RetuneRun
 
 New = Callable[..., Bench]
@@ -99,3 +104,17 @@ async def test_a_retune_is_taken_back_by_the_same_verb_as_everything_else(bench:
     refused = await run.order("undo", command="c5")
     assert refused.reason == "this retune changed nothing that could be taken back"
     assert run.tuned == settings
+
+
+def test_a_retune_of_an_older_program_held_what_was_in_flight(tmp_path: Path) -> None:
+    path = tmp_path / "state.sqlite"
+    store = Store(path)
+    order = RetuneOrder("one", {"f": "2"}, {}, {"f": "2"}, "f 1 → 2", in_flight="abort")
+    store.servers.add_retune("c", order, 1.0)
+    assert [r.in_flight for r in store.servers.retunes()] == ["abort"]
+    store.close()
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("ALTER TABLE retunes DROP COLUMN in_flight")
+    again = Store(path)
+    assert [(r.words, r.in_flight) for r in again.servers.retunes()] == [("f 1 → 2", "hold")]
+    again.close()
