@@ -28,6 +28,8 @@ RATE_SPAN_S = 120.0
 
 SHARES = (0.5, 0.9, 0.95, 0.99)
 """Of the responses: which quantiles of their lengths are told."""
+READ_ROWS = 5000
+"""Lines of an event log that are in memory at once: those of a large run are never given back."""
 BUCKET_S = 60.0
 BUCKETS = 60
 
@@ -270,7 +272,7 @@ class Figures:
 
     def _read(self, view: WorkerView) -> int:
         """Take what is new in one log; gives how many lines."""
-        events = view.tail.read()
+        events = view.tail.read(READ_ROWS)
         for event in events:
             try:
                 self._take(view, event)
@@ -284,7 +286,8 @@ class Figures:
     def poll(self) -> None:
         """Read what is new in every log that is followed, and move the rates on."""
         for view in self.workers.values():
-            self._read(view)
+            while self._read(view) >= READ_ROWS:
+                pass
         mono = self._clock.monotonic()
         for view in self.workers.values():
             if view.done is not None and not view.outcome:
