@@ -53,7 +53,8 @@ def child(root: Path, hours: int) -> None:
     from eagle_tui.ui.screens.catalog import SCREENS
     from eagle_tui.versions import read_status
 
-    scene = json.loads(largerun.SCENE.read_text(encoding="utf-8"))
+    recorded = json.loads(largerun.SCENE.read_text(encoding="utf-8"))
+    scene = Status.from_json(recorded).to_json()
     others = list(SCREENS)[1:]
     began = time.time() - 2 * 86400
 
@@ -152,7 +153,7 @@ def child(root: Path, hours: int) -> None:
             client.painted.set()
 
     clock = ManualClock(wall=time.time() - 86400)
-    client = Day(scene, RunFiles(RunDir.at(root)))
+    client = Day(recorded, RunFiles(RunDir.at(root)))
     client.painted.set()
     app = DayApp(client, clock=clock, poll_s=0.0, color="truecolor")
     asyncio.run(app.run_async())
