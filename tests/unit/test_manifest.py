@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from eagle_tui.config import parse_config
+from eagle_tui.config.model import ExtractSection
 from eagle_tui.config.presets import preset_text
 from eagle_tui.rundir import manifest
 from eagle_tui.rundir.paths import RunDir
@@ -39,3 +40,31 @@ def test_a_broken_manifest_is_told_and_makes_the_next_phase_stale(tmp_path: Path
     assert "\n" not in str(caught.value)
     now = manifest.inputs_of(config, run, "generate")
     assert manifest.stale_reason(made, now) == "changed: output of prepare"
+
+
+class NewerExtract(ExtractSection):
+    """As of a program that has a setting more."""
+
+    new_setting: int = 7
+
+
+def test_a_program_with_more_settings_makes_nothing_stale(tmp_path: Path) -> None:
+    run, config = RunDir.at(tmp_path), parse_config(preset_text("demo", "r"))
+    made = manifest.inputs_of(config, run, "extract")
+    newer = NewerExtract(**config.extract.model_dump())
+    assert manifest.inputs_of(config.model_copy(update={"extract": newer}), run, "extract") == made
+    used = newer.model_copy(update={"new_setting": 8})
+    now = manifest.inputs_of(config.model_copy(update={"extract": used}), run, "extract")
+    assert now["[extract]"] != made["[extract]"]
+
+
+def test_a_run_that_was_moved_is_not_stale(tmp_path: Path) -> None:
+    text = preset_text("demo", "r").replace("[target]", '[target]\nchat_template = "t.jinja"')
+    config = parse_config(text)
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "t.jinja").write_text("a")
+    made = manifest.inputs_of(config, RunDir.at(tmp_path / "here"), "prepare")
+    there = (tmp_path / "here").rename(tmp_path / "there")
+    assert manifest.inputs_of(config, RunDir.at(there), "prepare") == made
+    (there / "t.jinja").write_text("b")
+    assert manifest.inputs_of(config, RunDir.at(there), "prepare")["target"] != made["target"]

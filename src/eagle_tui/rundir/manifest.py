@@ -95,20 +95,23 @@ def source_path(run: RunDir, dataset: DatasetSection) -> Path | None:
 
 
 def inputs_of(config: RunConfig, run: RunDir, phase: str) -> dict[str, str]:
-    """Fingerprints of all that `phase` would be made from now."""
-    target = config.target.model_dump(mode="json")
+    """Fingerprints of all that `phase` would be made from now.
+
+    Of settings those count that differ from their defaults: a newer program has settings more, and
+    what was made before it had them is not stale for that.
+    """
+    target = _settings(config.target)
     if config.target.chat_template:
+        # What is in it counts, not where it lies: a run may be copied and moved.
         template = run.root / Path(config.target.chat_template).expanduser()
-        target["chat_template"] = [str(template), file_fingerprint(template)]
+        target["chat_template"] = file_fingerprint(template)
     if phase == "prepare":
         found = {
             "target": fingerprint(target),
-            "[prepare]": fingerprint(config.prepare.model_dump(mode="json")),
+            "[prepare]": fingerprint(_settings(config.prepare)),
         }
         for dataset in config.dataset:
-            body = dataset.model_dump(
-                mode="json", include={"source", "kind", "subset", "split", "samples"}
-            )
+            body = _settings(dataset, include={"source", "kind", "subset", "split", "samples"})
             path = source_path(run, dataset)
             found[f"dataset {dataset.name}"] = fingerprint(
                 [body, file_fingerprint(path) if path else None]
@@ -118,12 +121,10 @@ def inputs_of(config: RunConfig, run: RunDir, phase: str) -> dict[str, str]:
     if phase == "generate":
         found["target"] = fingerprint(target)
         found["sampling settings"] = fingerprint(
-            config.generate.model_dump(
-                mode="json", include={"temperature", "top_p", "top_k", "min_p"}
-            )
+            _settings(config.generate, include={"temperature", "top_p", "top_k", "min_p"})
         )
     if phase in SETTINGS:
-        settings = getattr(config, phase).model_dump(mode="json", exclude=SETTINGS[phase])
+        settings = _settings(getattr(config, phase), exclude=SETTINGS[phase])
         found[f"[{phase}]"] = fingerprint(settings)
     if phase == "merge":
         held_out = {d.name: d.hold_out for d in config.dataset if d.hold_out is not None}
@@ -133,6 +134,10 @@ def inputs_of(config: RunConfig, run: RunDir, phase: str) -> dict[str, str]:
         if earlier in config.run.phases:
             found[f"output of {earlier}"] = _output(run, earlier)
     return found
+
+
+def _settings(section: BaseModel, **choice: set[str]) -> dict[str, Any]:
+    return section.model_dump(mode="json", exclude_defaults=True, **choice)  # type: ignore[arg-type]
 
 
 def _output(run: RunDir, phase: str) -> str:
