@@ -135,3 +135,15 @@ def test_tokens_in_flight_count_in_the_rate_and_what_was_before_does_not(tmp_pat
     figures.poll()
     assert figures.produced.rate(5.0) == 50.0
     log.close()
+
+
+def test_a_line_of_a_failing_disk_does_not_reach_the_status(tmp_path: Path) -> None:
+    run = RunDir.at(tmp_path)
+    log = Appender(run.events("merge", 1))
+    log.append({"e": "progress", "at": 1.0, "done": 3, "total": 9, "unit": "rows"})
+    for done, total in (("x", 9), (4, []), (True, 9), (5.5, 9)):
+        log.append({"e": "progress", "at": 2.0, "done": done, "total": total, "unit": "rows"})
+    figures = Figures(run, Hand())
+    view = figures.follow("merge", 1)
+    figures.poll()
+    assert (view.done, view.total, view.bad_lines) == (3, 9, 4)

@@ -312,9 +312,10 @@ class Figures:
         elif kind == "dataset":
             self._baseline(view.phase, event)
         elif kind == "progress":
-            if event.get("done") != view.done:
+            done, total = _count(event.get("done")), _count(event.get("total"))
+            if done != view.done:
                 self._progress(view)
-            view.done, view.total = event.get("done"), event.get("total")
+            view.done, view.total = done, total
             view.timeline.progress(float(event["at"]), event)
             view.unit, view.detail = event.get("unit", ""), event.get("detail", "")
         elif kind == "flow":
@@ -402,3 +403,10 @@ class Figures:
         """The notes since the last call."""
         notes, self.notes = self.notes, []
         return notes
+
+
+def _count(value: object) -> int | None:
+    """A count that a worker told. TypeError: it is none."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise TypeError(f"not a count: {value!r:.40}")
+    return value
