@@ -142,6 +142,38 @@ def test_concurrency_skip_and_order() -> None:
     assert [d.name for d in ordered(CONFIG, change.desired)] == ["long", "native", "short"]
 
 
+@pytest.mark.parametrize(
+    ("phase", "unit", "said"),
+    [
+        ("extract", "rows", "extract ends after 1,200 of 5,000 rows; the rest is left out"),
+        (
+            "train",
+            "steps",
+            "train ends after 1,200 of 5,000 steps; what it learned is judged and exported",
+        ),
+    ],
+)
+def test_extraction_and_training_end_with_what_is_there(phase: str, unit: str, said: str) -> None:
+    def at(done: int | None) -> View:
+        status = PhaseStatus(name=phase, state="running", done=done, total=5000, unit=unit)
+        phases = view("done").phases | {"merge": PhaseStatus(name="merge", state="done")}
+        return view(phases=phases | {phase: status})
+
+    change = apply(at(1200), "advance", {})
+    assert (change.desired.finish, change.sentence, change.drops_work) == ((phase,), said, True)
+    with pytest.raises(Refusal, match="nothing yet"):
+        apply(at(0), "advance", {})
+    online = CONFIG.model_copy(
+        update={"extract": CONFIG.extract.model_copy(update={"mode": "online"})}
+    )
+    there = replace(at(1200), config=online)
+    if phase == "extract":
+        with pytest.raises(Refusal, match="end train instead"):
+            apply(there, "advance", {})
+    else:
+        assert apply(there, "advance", {}).desired.finish == ("train",)
+
+
 def test_advance_says_what_is_left_out() -> None:
     change = apply(view(), "advance", {})
     assert change.desired.finish == ("generate",)

@@ -17,7 +17,7 @@ from eagle_tui.rundir.desired import Retry, limits
 from eagle_tui.supervisor import undo
 from eagle_tui.supervisor.caps import cap
 from eagle_tui.supervisor.figures import DatasetFigures
-from eagle_tui.supervisor.phases import PAUSABLE
+from eagle_tui.supervisor.phases import ENDABLE
 from eagle_tui.supervisor.tuning import order
 from eagle_tui.supervisor.tuning.order import RetuneOrder, ServerView
 from eagle_tui.supervisor.undo import Earlier, Overtaken, put_back, words
@@ -118,8 +118,11 @@ def _advance(view: View, args: dict[str, Any]) -> Change:
         raise Refusal(f"{name} is done")
     if state in ("pending", "blocked"):
         raise Refusal(f"{name} is {state}: there is nothing yet to go on with")
-    if name not in PAUSABLE:
+    if name not in ENDABLE:
         raise Refusal(f"{name} cannot end early: what comes after it needs all of it")
+    finish = (*(p for p in view.desired.finish if p != name), name)
+    if name != "generate":
+        return Change(following(view, finish=finish), _ends(view, name), drops_work=True)
     done = sum(f.done for f in view.datasets.values())
     native = any(d.kind == "native" for d in view.config.dataset)
     if not done and not native:
@@ -128,11 +131,24 @@ def _advance(view: View, args: dict[str, Any]) -> Change:
     left = sum(math.ceil(share.prompts) for share in shares)
     n = min(in_flight(view), left)
     left -= n
-    finish = (*(p for p in view.desired.finish if p != name), name)
     sentence = f"{name} ends with {done:,} responses; {left:,} prompts are left out"
     if n:
         sentence += f"; the {n} in flight finish first"
     return Change(following(view, finish=finish), sentence, drops_work=left > 0)
+
+
+def _ends(view: View, name: str) -> str:
+    """What it means that extraction or training ends now."""
+    status = view.phases[name]
+    if name == "extract" and view.config.extract.mode != "stored":
+        raise Refusal(
+            f"extract.mode = {view.config.extract.mode!r} only plans here; end train instead"
+        )
+    if not status.done:
+        raise Refusal(f"{name} has done nothing yet to go on with")
+    whole = f" of {status.total:,}" if status.total else ""
+    what = "what it learned is judged and exported" if name == "train" else "the rest is left out"
+    return f"{name} ends after {status.done:,}{whole} {status.unit}; {what}".replace(" ;", ";")
 
 
 def _retry(view: View, args: dict[str, Any]) -> Change:

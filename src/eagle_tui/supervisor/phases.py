@@ -13,6 +13,8 @@ NEEDS_SERVER = frozenset({"generate"})
 NEEDS_GPUS = frozenset({"extract", "train", "bench"})
 """Phases that use the GPUs themselves."""
 PAUSABLE = frozenset({"generate"})
+ENDABLE = PAUSABLE | {"extract", "train"}
+"""What can end with what is there."""
 
 MAX_BACKOFF_S = 60.0
 
@@ -98,6 +100,8 @@ def _alive(f: Facts) -> Decision:
         return Decision("draining", f.flow_reason)
     if f.pause != "no" and f.name in PAUSABLE and f.flow_mode:
         return Decision("draining", "pausing")
+    if f.finishing and not f.flow_mode:
+        return Decision("draining", "ends with what is there")
     if f.flow_mode == "waiting" and f.starting:
         return Decision("running", f"waits for {f.starting}")
     if f.flow_mode == "waiting":
