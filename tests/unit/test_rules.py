@@ -119,6 +119,21 @@ def test_a_retune_is_said_instead_of_the_stand_still_that_it_causes() -> None:
     assert found["retune-one"] == (
         "info: server one is retuned (f 1 → 2): loading weights; 9 s so far, about 40 s left"
     )
+    # One that drains says how many requests are to come; one that waits says for what.
+    draining = server.model_copy(
+        update={
+            "state": "stopping",
+            "reason": "3 requests in flight finish first",
+            "retune": retune.model_copy(update={"step": "pausing"}),
+        }
+    )
+    assert "(f 1 → 2): 3 requests in flight" in rules_of(status(servers=(draining,)))["retune-one"]
+    waiting = server.model_copy(
+        update={"retune": retune.model_copy(update={"waits": "the variable KEY is not set"})}
+    )
+    assert rules_of(status(servers=(waiting,)))["retune-one"] == (
+        "error: the retune of server one waits: the variable KEY is not set"
+    )
 
 
 def test_a_servers_own_remedy_is_given() -> None:
