@@ -136,8 +136,17 @@ def wait_gone(run: RunDir, timeout_s: float = GONE_S) -> bool:
         time.sleep(0.05)
 
 
+def require_name(run: RunDir) -> None:
+    """NotARun when the directory's path is no text: it could be written into no JSON."""
+    try:
+        str(run.root).encode()
+    except UnicodeEncodeError:
+        raise NotARun(f"{run.root}: its name is not UTF-8; rename it") from None
+
+
 def require_run(run: RunDir) -> None:
     """NotARun unless there is a run.toml, or the one that was accepted when it went missing."""
+    require_name(run)
     if run.config.is_file() or (run.accepted.is_file() and not os.path.lexists(run.config)):
         return
     if os.path.lexists(run.config):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -98,3 +99,12 @@ def test_a_run_whose_run_toml_is_gone_is_still_one(run: RunDir) -> None:
     run.accepted.unlink()
     with pytest.raises(NotARun, match="eagle-tui init"):
         require_run(run)
+
+
+def test_a_directory_whose_name_is_no_text_is_told(tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"bad\xff")
+    with pytest.raises(NotARun, match="its name is not UTF-8; rename it"):
+        make_run(odd, "kimi-k2.5-8gpu", ())
+    assert not odd.exists()
+    with pytest.raises(NotARun, match="rename it"):
+        require_run(RunDir.at(odd))

@@ -14,7 +14,7 @@ import click
 from eagle_tui.cli.common import RUN, SET, Exit, again, rundir
 from eagle_tui.cli.headless import follow_to_the_end
 from eagle_tui.cli.screen import Looks, looks_options, open_screen
-from eagle_tui.client import SocketClient, ensure_supervisor
+from eagle_tui.client import SocketClient, ensure_supervisor, require_name
 from eagle_tui.config import ConfigError, load_config, parse_config
 from eagle_tui.config.load import override, read_text
 from eagle_tui.config.presets import PRESETS, preset_text
@@ -28,6 +28,7 @@ REFUSED = 3
 def make_run(path: Path, preset: str, settings: tuple[str, ...]) -> RunDir:
     """A new run directory with its run.toml. Exit 3 when there is one already."""
     run = RunDir.at(path)
+    require_name(run)
     if run.config.exists():
         raise Exit(REFUSED, f"{run.config} is there already; `eagle-tui up {run.root}` starts it")
     if run.accepted.exists():
