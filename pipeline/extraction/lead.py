@@ -205,7 +205,7 @@ class Lead:
             return
         self._told_at = now
         team, work = self._team, self._work
-        self._watch.poll()
+        self._watch.follow()
         if PHASE in self._watch.desired.finish and not team.over:
             team.end_early()
         rows, bad = team.count("rows"), team.count("bad")

@@ -37,7 +37,7 @@ class Finish:
     def __call__(self) -> bool:
         if self._watch is None:
             return False
-        self._watch.poll()
+        self._watch.follow()
         return PHASE in self._watch.desired.finish
 
 

@@ -16,7 +16,7 @@ from eagle_tui.config import parse_config
 from eagle_tui.pipeline.generation.answers import Trouble, read_outcome
 from eagle_tui.protocol import RunStatus, Status, SupervisorStatus
 from eagle_tui.reader import responses
-from eagle_tui.rundir import atomic, jsonl
+from eagle_tui.rundir import atomic, desired, jsonl
 from eagle_tui.rundir.desired import Desired
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.supervisor.board import Board
@@ -101,3 +101,16 @@ def test_a_server_that_answers_brackets(status: int) -> None:
     outcome = read_outcome(status, DEEP)
     assert isinstance(outcome, Trouble)
     assert outcome.kind == ("garbled" if status == 200 else "server_error")
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"pause": 5}'])
+def test_wishes_that_cannot_be_read_leave_those_before_in_force(text: str, tmp_path: Path) -> None:
+    run = RunDir.at(tmp_path)
+    desired.write(run.desired, Desired(finish=("train",)))
+    watch = desired.Watch(run.desired, parse_config(CONFIG))
+    run.desired.write_text(text)
+    watch.follow()
+    assert watch.desired.finish == ("train",)
+    desired.write(run.desired, Desired(finish=()))
+    watch.follow()
+    assert watch.desired.finish == ()

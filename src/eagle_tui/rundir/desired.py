@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -174,3 +175,8 @@ class Watch:
         before = self.desired
         self.desired = read(self._path, self._config)
         return self.desired != before
+
+    def follow(self) -> None:
+        """As `poll`; a file that cannot be read is not followed, and the wishes before it hold."""
+        with contextlib.suppress(ValueError, OSError):
+            self.poll()
