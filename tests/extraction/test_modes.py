@@ -259,10 +259,18 @@ def wait_for_step(world: World, process: subprocess.Popen[bytes], step: int) -> 
     raise AssertionError(f"step {step} was not reached: {(world.run.root / 'log').read_text()}")
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Six epochs from stored states, without a break."""
+    world = world_of(tmp_path_factory.mktemp("whole"), "stored", epochs=6, validate_steps=1000)
+    assert world.train() == 0
+    return world
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["online", "rolling"])
-def test_killed_in_the_middle_the_curve_goes_on(tmp_path: Path, mode: str) -> None:
-    world = world_of(tmp_path / "killed", mode, epochs=6, checkpoint_s=0.01, validate_steps=1000)
+def test_killed_in_the_middle_the_curve_goes_on(tmp_path: Path, mode: str, whole: World) -> None:
+    world = world_of(tmp_path, mode, epochs=6, checkpoint_s=0.01, validate_steps=1000)
     process = start(world)
     wait_for_step(world, process, 15)
     process.send_signal(signal.SIGKILL)
@@ -271,8 +279,6 @@ def test_killed_in_the_middle_the_curve_goes_on(tmp_path: Path, mode: str) -> No
     assert step > 0 and manifest.read(world.run, "train") is None
     assert world.train() == 0, world.end("train")
     assert f"goes on at step {step}" in world.notes("train")
-    whole = world_of(tmp_path / "whole", "stored", epochs=6, validate_steps=1000)
-    assert whole.train() == 0
     assert_same(world, whole, whole=False)
 
 
