@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests start hundreds of processes: none of them is to compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test lint types docs pytest test-sglang pictures clean
+.PHONY: demo test lint types docs pytest test-sglang pictures cast clean
 
 demo: $(READY)
 	@if [ -t 1 ]; then $(BIN)/eagle-tui demo $(ARGS); else $(BIN)/eagle-tui demo --headless $(ARGS); fi
@@ -53,6 +53,10 @@ pictures: $(READY)
 	$(SHOT) docs/screens/server.svg --size 160x45 --press 4
 	$(SHOT) docs/screens/gpus.svg --size 160x45 --press 5
 	$(SHOT) docs/screens/phases.svg --size 160x45 --press 8
+
+# A short cast of the demo, recorded in a real tmux; it takes as long as the demo does.
+cast: $(READY)
+	$(BIN)/python tools/cast.py docs/demo.cast $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
