@@ -10,7 +10,7 @@ from eagle_tui import lengths
 from eagle_tui.clock import Clock
 from eagle_tui.eta import RateWindow
 from eagle_tui.lengths import Expected
-from eagle_tui.protocol import HISTOGRAM_EDGES
+from eagle_tui.protocol import HISTOGRAM_EDGES, LengthFigures
 from eagle_tui.rundir.jsonl import Tail
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.supervisor import recall
@@ -54,9 +54,15 @@ class LastHour:
 
     def __init__(self) -> None:
         self._buckets: dict[int, Bucket] = {}
+        self._added = 0
+
+    def version(self, now: float) -> tuple[int, int]:
+        """While this stays the same, so does the total."""
+        return self._added, int(now // BUCKET_S)
 
     def add(self, at: float, tokens: int, reasoning_tokens: int) -> None:
         """One response."""
+        self._added += 1
         minute = int(at // BUCKET_S)
         bucket = self._buckets.get(minute)
         if bucket is None:
@@ -113,6 +119,8 @@ class DatasetFigures:
     """Responses in flight or held, by their tokens so far, as the worker last told."""
     results: RateWindow = field(default_factory=sum_rate)
     token_rate: RateWindow = field(default_factory=sum_rate)
+    told_hour: tuple[tuple[int, int], LengthFigures | None] | None = None
+    """The last hour as it was told, with the version of it."""
     _summary: tuple[tuple[int, int], LengthSummary] | None = None
     _expected: tuple[tuple[int, int, int], Counter[int], Expected] | None = None
 

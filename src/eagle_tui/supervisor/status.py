@@ -136,6 +136,7 @@ def _together(
     mine = [row for row in rows if row.kind == "prompts"]
     # Counted in the original, from which the copy takes it over: else it was counted every second.
     figures.total.summary()
+    _last_hour(figures.total, wall)
     data = replace(
         figures.total,
         prompts=sum(row.prompts or 0 for row in mine),
@@ -188,7 +189,7 @@ def _figures_row(
     mean, found, bars = data.summary()
     p50, p90, p95, p99 = found if found else (None, None, None, None)
     finished = data.stored
-    hour = _length_figures(data.hour.total(wall))
+    hour = _last_hour(data, wall)
     per_s = data.results.rate(RATE_SPAN_S) if state == "running" else None
     tok_s = data.token_rate.rate(RATE_SPAN_S) if state == "running" else None
     known = ("complete", "truncated", "no_answer", "loop")
@@ -219,6 +220,14 @@ def _figures_row(
         hour=hour,
         eta_s=estimate,
     )
+
+
+def _last_hour(data: DatasetFigures, wall: float) -> LengthFigures | None:
+    """Lengths of the last hour, counted anew when there are others."""
+    version = data.hour.version(wall)
+    if data.told_hour is None or data.told_hour[0] != version:
+        data.told_hour = version, _length_figures(data.hour.total(wall))
+    return data.told_hour[1]
 
 
 def _length_figures(bucket: Bucket) -> LengthFigures | None:
