@@ -3,8 +3,7 @@
     python benchmarks/supervision.py     60 s each: at the real rate, and at 200 times that
 
 The supervisor is the real one, and so is the worker of phase 2 whose event log it reads; eight GPUs
-and the server are synthetic (feed.py). Idle:
-the run is paused.
+and the server are synthetic (feed.py). Idle: the run is paused.
 """
 
 from __future__ import annotations
