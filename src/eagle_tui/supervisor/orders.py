@@ -87,17 +87,24 @@ class Orders:
         board = self._b
         view = board.worker("generate")
         paused = view is not None and view.flow.mode == "paused" and board.slots["generate"].alive
-        phases = {p: PhaseStatus(name=p, state=d.state) for p, d in board.decisions.items()}
         return commands.View(
             config=board.config,
             desired=board.desired,
-            phases=phases,
+            phases={phase: self._phase(phase) for phase in board.decisions},
             datasets=board.figures.datasets,
             paused_by_itself=paused and board.desired.pause == "no",
             tok_s=board.server_tok_s(),
             servers=board.retunes.views,
             earlier=self._earlier,
         )
+
+    def _phase(self, phase: str) -> PhaseStatus:
+        """As much of a phase as an order looks at."""
+        told = self._b.worker(phase)
+        status = PhaseStatus(name=phase, state=self._b.decisions[phase].state)
+        if told is None:
+            return status
+        return status.model_copy(update={"done": told.done, "total": told.total, "unit": told.unit})
 
     def _earlier(self, id: str) -> Earlier:
         """See `commands.View`."""
