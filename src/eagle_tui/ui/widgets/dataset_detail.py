@@ -188,24 +188,24 @@ class Caps(Canvas):
             lines.append(self._cap("all together", self.total, width))
         for offer in self.offers:
             style = self.palette.accent if offer.allowed else self.palette.muted
-            parts = wrap(offer.sentence, max(width - _LABEL - 2, 20))
+            parts = wrap(offer.sentence, max(width - _LABEL - 3, 20))
             if len(lines) + len(parts) > height:
                 break  # half a sentence would lack what the cap saves
             for index, part in enumerate(parts):
                 label = f" at {fmt.count(offer.tokens)}" if index == 0 else ""
-                pen = Pen().cell(label, _LABEL + 1, self.palette.muted)
+                pen = Pen().cell(label, _LABEL + 2, self.palette.muted)
                 lines.append(pen.add(part, style).segments)
         yield from lines[:height]
 
     def _cap(self, label: str, row: DatasetStatus, width: int) -> Line:
         look = self.palette
-        pen = Pen().cell(f" {label}", _LABEL + 1, look.muted)
+        pen = Pen().cell(f" {label}", _LABEL + 2, look.muted)
         if row.cap_tokens is None and row.cap_samples is None:
-            return pen.add(f" {fmt.count(row.tokens)} tokens, no cap", look.text).segments
+            return pen.add(f"{fmt.count(row.tokens)} tokens, no cap", look.text).segments
         share = fmt.share(row.tokens, row.cap_tokens)
         if share is None:
             share = fmt.share(row.done, row.cap_samples)
-        filled, track = bar(share, max(min(width - _LABEL - 44, 30), 6), self.glyphs)
+        filled, track = bar(share, max(min(width - _LABEL - 45, 30), 6), self.glyphs)
         pen.add(filled, look.ok).add(track, look.track).cell(fmt.percent(share), 5, right=True)
         caps = []
         if row.cap_tokens is not None:
