@@ -37,7 +37,7 @@ class SamplesScreen(RunScreen):
     NAME = "samples"
     BINDINGS: ClassVar[list[BindingType]] = keys_of(NAME)
     LOAD_EVERY_S = 8.0
-    """What is newest changes no sooner: nobody reads faster, and each time the whole page is new."""
+    """What is newest changes no sooner: nobody reads faster, each time the whole page is new."""
     AUTO_FOCUS = ""
 
     def __init__(self) -> None:
