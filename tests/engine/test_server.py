@@ -43,7 +43,6 @@ class Process:
         while READY not in log.read_text() and time.monotonic() < began + 120:
             assert self.popen.poll() is None, log.read_text()
             time.sleep(0.05)
-        self.start_s = time.monotonic() - began
 
 
 @pytest.fixture
@@ -83,7 +82,7 @@ def test_a_signal_ends_it_soon_with_requests_open(
 
 def test_start_is_quick_and_the_log_has_sglangs_markers(launch: Callable[..., Process]) -> None:
     engine = launch("--api-key", "secret-key")
-    assert engine.start_s < 30  # some 3 s on an idle machine
+    assert sum(psutil.Process(engine.popen.pid).cpu_times()[:2]) < 30  # some 4 s
     text = engine.log.read_text()
     for marker in ("server_args=", "Load weight begin.", "Load weight end. elapsed=",
                    "KV Cache is allocated. dtype: torch.float32, #tokens: ",
