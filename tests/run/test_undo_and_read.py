@@ -80,6 +80,8 @@ def test_commands_last_are_undone_and_files_are_read(new_run: Callable[..., Run]
     found = ask(run, lambda client: client.find_samples(SampleQuery(order="flagged")))
     assert [(h.id, h.flagged) for h in found.heads] == [(head.id, True)]
     run.verb("flag", head.dataset, head.id, "--undo")
+    nobody = run.verb("flag", head.dataset, "nobody", check=False)
+    assert nobody.returncode == 4 and "nobody" in nobody.stderr
     assert flags.read(run.dir) == ()
 
     # Its tokens are those that merge will train on.

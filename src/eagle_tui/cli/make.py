@@ -21,6 +21,7 @@ from eagle_tui.config.presets import PRESETS, preset_text
 from eagle_tui.rundir import atomic
 from eagle_tui.rundir.lookup import missing
 from eagle_tui.rundir.paths import RunDir
+from eagle_tui.text import visible
 
 REFUSED = 3
 
@@ -58,8 +59,8 @@ def _demo_data(run: RunDir) -> None:
 def init(directory: Path, preset: str, settings: tuple[str, ...]) -> None:
     """Make a run directory with a run.toml to edit."""
     run = make_run(directory, preset, settings)
-    click.echo(f"{run.config}: made from preset {preset}.")
-    click.echo(f"Edit it, then: {again('check', run)} and {again('up', run)}")
+    click.echo(visible(f"{run.config}: made from preset {preset}."))
+    click.echo(visible(f"Edit it, then: {again('check', run)} and {again('up', run)}"))
 
 
 @click.command()
@@ -71,7 +72,7 @@ def check(run: Path) -> None:
     if problems := missing(config, found):
         raise ConfigError(str(found.config), problems)
     counted = f"{_number(config.dataset, 'dataset')}, {_number(config.server, 'server')}"
-    click.echo(f"{run}: fine; {counted}, phases {', '.join(config.run.phases)}")
+    click.echo(visible(f"{run}: fine; {counted}, phases {', '.join(config.run.phases)}"))
 
 
 def _number(items: Sequence[object], what: str) -> str:
@@ -92,11 +93,11 @@ def up(run: Path, settings: tuple[str, ...], detach: bool, looks: Looks) -> None
         parse_config(text, source=str(found.config))
         atomic.write_text(found.config, text)
     for problem in missing(load_config(found.config), found):
-        click.echo(f"warning: {problem}", err=True)
+        click.echo(visible(f"warning: {problem}"), err=True)
     if not ensure_supervisor(found, up=True):
         asyncio.run(_go_on(found))
     if detach or not sys.stdout.isatty():
-        click.echo(f"{found.root} is up. Look: {again('attach', found)}")
+        click.echo(visible(f"{found.root} is up. Look: {again('attach', found)}"))
         return
     open_screen(found, looks=looks)
 
@@ -122,11 +123,11 @@ def demo(
     if directory is None:
         directory = Path(tempfile.mkdtemp(prefix="eagle-tui-demo-"))
     elif (directory / "run.toml").exists():
-        click.echo(f"{directory}: going on with the demo there")
+        click.echo(visible(f"{directory}: going on with the demo there"))
     run = RunDir.at(directory)
     if not run.config.exists():
         make_run(directory, "demo", settings)
-    click.echo(f"demo run: {run.root}")
+    click.echo(visible(f"demo run: {run.root}"))
     if not ensure_supervisor(run, up=True):
         asyncio.run(_go_on(run))
     if headless:

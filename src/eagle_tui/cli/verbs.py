@@ -11,6 +11,7 @@ import click
 from eagle_tui import fmt
 from eagle_tui.actions import ACTIONS, Action, Param
 from eagle_tui.cli.common import Exit, ask, interactive, rundir
+from eagle_tui.cli.look import ask_files
 from eagle_tui.client import SocketClient, is_down, last_status, wait_gone
 from eagle_tui.client_api import ClientError
 from eagle_tui.protocol import CommandStatus, Preview
@@ -117,6 +118,10 @@ def send(
     if verb == "down" and is_down(run):
         click.echo(f"{run.root}: the run is down already")
         return
+
+    if verb == "flag" and not args.get("undo"):
+        # The supervisor reads no responses; a name mistyped would only be found on the screen.
+        ask_files(run, lambda files: files.sample(args["dataset"], args["id"]))
 
     async def look(client: SocketClient) -> Preview:
         return await client.preview(verb, args)

@@ -154,7 +154,7 @@ class SampleReader:
                         return at, row
         except FileNotFoundError:
             pass
-        raise NoSuchSample(f"{path}: no row has the id {id[:80]!r} any more")
+        raise NoSuchSample(f"{path}: no row has the id {id[:80]!r}")
 
     def find(self, id: str) -> tuple[str, int]:
         """Dataset and offset of the response with that id, wherever it is; dead letters count, too,
