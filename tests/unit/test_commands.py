@@ -88,6 +88,15 @@ def test_cap_says_what_it_saves() -> None:
     assert "no cap; 90 prompts left; about 90 more, 0 prompts left out, costs" in gone.sentence
 
 
+def test_a_cap_that_ends_generation_says_so_and_is_confirmed() -> None:
+    change = apply(view(), "cap", {"dataset": "total", "samples": 10})
+    assert change.sentence.endswith("nothing is left to generate, so the next phase begins")
+    assert change.drops_work
+    for args in ({"dataset": "total", "samples": 11}, {"dataset": "short", "none": True}):
+        assert not apply(view(), "cap", args).drops_work
+    assert not apply(view("done"), "cap", {"dataset": "short", "tokens": 10}).drops_work
+
+
 def test_a_cap_on_a_dataset_not_begun_borrows_the_mean_of_the_others() -> None:
     with_long = {**view().datasets, "long": DatasetFigures(prompts=50)}
     change = apply(view(datasets=with_long), "cap", {"dataset": "long", "tokens": 2000})

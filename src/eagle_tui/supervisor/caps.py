@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from eagle_tui.rundir.desired import Desired, limits, total_caps
@@ -45,8 +46,24 @@ def _cap_total(view: View, args: dict[str, Any]) -> Change:
 
 def cap(view: View, args: dict[str, Any]) -> Change:
     """Caps of one dataset, or of all together. Refusal when they make no sense."""
-    if args.get("dataset") == TOTAL:
-        return _cap_total(view, args)
+    total = args.get("dataset") == TOTAL
+    return _told_of_the_end(view, _cap_total(view, args) if total else _cap_one(view, args))
+
+
+def _told_of_the_end(view: View, change: Change) -> Change:
+    """A cap that leaves nothing to be generated begins the next phase, and there is no way back
+    while that runs: to be confirmed."""
+    if view.phases["generate"].state in ("done", "pending", "blocked"):
+        return change
+    before = plan(view.config, view.desired, view.datasets).values()
+    after = plan(view.config, change.desired, view.datasets).values()
+    if any(share.prompts for share in after) or not any(share.prompts for share in before):
+        return change
+    sentence = f"{change.sentence}; nothing is left to generate, so the next phase begins"
+    return replace(change, sentence=sentence, drops_work=True)
+
+
+def _cap_one(view: View, args: dict[str, Any]) -> Change:
     name = dataset_of(view, args)
     tokens, samples = count_of(args, "tokens"), count_of(args, "samples")
     figures = view.datasets.get(name, DatasetFigures())
