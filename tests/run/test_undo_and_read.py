@@ -62,8 +62,9 @@ def test_commands_last_are_undone_and_files_are_read(new_run: Callable[..., Run]
     assert "b1-arith: cap in responses as in run.toml" in said
     run.wait("its cap is gone", lambda s: caps(s)["b1-arith"] is None)
     # The undo is a command, and is taken back by its id.
-    undo = run.status().commands[-1]
-    assert (undo.verb, undo.state) == ("undo", "in_effect")
+    undone = run.wait("the undo in effect", lambda s: s.commands[-1].state == "in_effect")
+    undo = undone.commands[-1]
+    assert undo.verb == "undo"
     run.verb("undo", undo.id[:8])
     run.wait("its cap is back", lambda s: caps(s)["b1-arith"] == 3)
     refused = run.verb("undo", undo.id[:8], check=False)
