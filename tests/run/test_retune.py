@@ -103,8 +103,9 @@ def test_a_paused_run_stays_paused_and_a_removed_one_ends(new_run: Callable[...,
     run.wait("paused", lambda s: s.phases[1].state == "paused")
     done = run.verb("retune", "max-running-requests=6")
     assert "in effect" in done.stdout
-    status = run.status()
-    assert status.phases[1].state == "paused" and status.servers[0].state == "ready"
+    # The status is made once a second.
+    status = run.wait("the server is ready", lambda s: s.servers[0].state == "ready")
+    assert status.phases[1].state == "paused"
     assert [m.kind for m in _marks(run)][-1] == "retune"
     before = status.phases[1].done
     time.sleep(1.0)
