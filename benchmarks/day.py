@@ -145,7 +145,7 @@ def child(root: Path, hours: int) -> None:
                     self.exit()
                     return
             visit, into = divmod(n % HOUR, VISIT)
-            if into == 0:
+            if into == 1:  # from the first second of the first hour on: n begins with 1
                 name = others[visit] if visit < len(others) else "overview"
                 self.open_screen(name)
             if n % SAMPLES_EVERY == 0 and self.shown is not None:
