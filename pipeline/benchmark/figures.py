@@ -133,6 +133,24 @@ def paired_speedup(
     return Speedup(mean * scale, float(low) * scale, float(high) * scale)
 
 
+def speeds_by_dataset(base: Sequence[Timed], draft: Sequence[Timed]) -> dict[str, dict[str, Any]]:
+    """Of every dataset the tokens per second of one request, without and with the drafter, and the
+    speed-up with its interval, left out where there is too little to tell one."""
+    out: dict[str, dict[str, Any]] = {}
+    for name in dict.fromkeys(run.dataset for run in base):
+        mine = [run for run in base if run.dataset == name]
+        theirs = [run for run in draft if run.dataset == name]
+        out[name] = {
+            "baseline_tok_s": round(rate(mine), 2),
+            "drafter_tok_s": round(rate(theirs), 2),
+        }
+        with np.errstate(all="ignore"):  # empty answers: a draw may hold nothing else
+            told = paired_speedup(mine, theirs).to_json()
+        if np.isfinite(list(told.values())).all():
+            out[name]["speedup"] = told
+    return out
+
+
 def by_dataset(answers: dict[str, list[Accept]]) -> dict[str, float | None]:
     """Accept length of every dataset."""
     out: dict[str, float | None] = {}

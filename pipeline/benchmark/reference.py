@@ -15,7 +15,16 @@ from ..drafter.module import Drafter
 from ..extraction.target import load_target, pick_device
 from ..worker import Refused, Worker
 from .decode import Decoded, Sampler, Stop, plain, speculative
-from .figures import Accept, Speedup, Timed, by_dataset, paired_speedup, rate, rounded
+from .figures import (
+    Accept,
+    Speedup,
+    Timed,
+    by_dataset,
+    paired_speedup,
+    rate,
+    rounded,
+    speeds_by_dataset,
+)
 from .identity import Identity, Pair, compare
 from .outcome import Export, open_export, provenance, simulated_accept, versions, write
 from .prompts import Prompt, held_out
@@ -180,7 +189,7 @@ class Reference:
             ),
             conditional=total.conditional(steps),
             sweep=[_setting(k, base, d, gains[k]) for k, d in drafts.items()],
-            speed_by_dataset=_speeds(base, side),
+            speed_by_dataset=speeds_by_dataset(base.times, side.times),
             provenance=provenance(
                 self._worker,
                 self._export,
@@ -205,13 +214,3 @@ def _setting(steps: int, base: Side, side: Side, gain: Speedup) -> Setting:
         drafter_tok_s=round(rate(side.times), 2),
         speedup=gain.to_json(),
     )
-
-
-def _speeds(base: Side, side: Side) -> dict[str, dict[str, float]]:
-    out: dict[str, dict[str, float]] = {}
-    for name in side.accept:
-        out[name] = {
-            "baseline_tok_s": round(rate([t for t in base.times if t.dataset == name]), 2),
-            "drafter_tok_s": round(rate([t for t in side.times if t.dataset == name]), 2),
-        }
-    return out

@@ -61,7 +61,7 @@ class Report:
     conditional: list[float | None] = field(default_factory=list)
     """Of each draft step: how often it was accepted where all before it were."""
     sweep: Sequence[Setting] = ()
-    speed_by_dataset: dict[str, dict[str, float]] = field(default_factory=dict)
+    speed_by_dataset: dict[str, dict[str, Any]] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -111,9 +111,12 @@ def markdown(report: Report, title: str) -> str:
                 _number(accept, 2),
                 _number(speed.get("baseline_tok_s")),
                 _number(speed.get("drafter_tok_s")),
+                _times(speed.get("speedup")),
             )
         )
-    lines += _table(("dataset", "accept length", "tok/s without", "tok/s with"), rows)
+    lines += _table(
+        ("dataset", "accept length", "tok/s without", "tok/s with", "times as fast"), rows
+    )
     if report.conditional:
         lines += ["", "## Draft steps", "", "Accepted where all steps before were:", ""]
         cells = [(str(i + 1), _percent(v)) for i, v in enumerate(report.conditional)]
@@ -200,7 +203,7 @@ def _sweep(sweep: Sequence[Setting]) -> list[str]:
                     _number(s.accept, 2),
                     _number(s.baseline_tok_s),
                     _number(s.drafter_tok_s),
-                    f"{s.speedup['mean']:.2f} ({s.speedup['low']:.2f}–{s.speedup['high']:.2f})",
+                    _times(s.speedup),
                 )
             ),
         )
@@ -222,6 +225,13 @@ def _cell(text: str) -> str:
 
 def _number(value: float | None, digits: int = 1) -> str:
     return "–" if value is None else f"{value:,.{digits}f}"
+
+
+def _times(speedup: dict[str, float] | None) -> str:
+    """`0.94 (0.90–0.98)`."""
+    if not speedup:
+        return "–"
+    return f"{speedup['mean']:.2f} ({speedup['low']:.2f}–{speedup['high']:.2f})"
 
 
 def _percent(value: float | None) -> str:

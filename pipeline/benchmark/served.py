@@ -12,7 +12,7 @@ from eagle_tui.rundir.manifest import fingerprint
 from .. import targets
 from ..drafter.config import read_config
 from ..worker import Failed, Refused, Worker
-from .figures import COPY, Speedup, paired_speedup, rounded
+from .figures import COPY, Speedup, paired_speedup, rounded, speeds_by_dataset
 from .identity import Identity, Pair, compare
 from .measure import Kept, Measurement
 from .outcome import open_export, provenance, simulated_accept, versions, write
@@ -174,7 +174,9 @@ class Served:
             ),
             conditional=accept.conditional(steps),
             sweep=[self._setting(c) for c in compared] + self._failures(sweep),
-            speed_by_dataset={n: _speeds(base, one, n) for n in names},
+            speed_by_dataset=speeds_by_dataset(
+                [a.timed for a in base.answers], [a.timed for a in one.answers]
+            ),
             provenance=provenance(self._worker, self._export, serve),
         )
         write(self._worker, report, inputs, {**versions(), "sglang": sweep.version})
@@ -235,12 +237,3 @@ def _side(one: Measurement) -> dict[str, Any]:
         "wall_s": round(one.wall_s, 3),
         "mean_request_s": round(sum(seconds) / len(seconds), 4),
     }
-
-
-def _speeds(base: Measurement, one: Measurement, dataset: str) -> dict[str, float]:
-    def of(side: Measurement) -> float:
-        mine = [a for a in side.answers if a.dataset == dataset]
-        seconds = sum(a.seconds for a in mine)
-        return round(sum(len(a.ids) for a in mine) / seconds, 2) if seconds > 0 else 0.0
-
-    return {"baseline_tok_s": of(base), "drafter_tok_s": of(one)}

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from eagle_tui.pipeline.benchmark.figures import Accept, Speedup, Timed, paired_speedup
+from eagle_tui.pipeline.benchmark.figures import (
+    Accept,
+    Speedup,
+    Timed,
+    paired_speedup,
+    speeds_by_dataset,
+)
 from eagle_tui.pipeline.benchmark.verdict import hints, verdict
 
 
@@ -122,3 +128,17 @@ def test_hints_depend_on_the_accept_length() -> None:
     assert any("EAGLE3" in hint for hint in hints(1.0))
     assert any("shifted by one" in hint for hint in hints(1.2))
     assert hints(2.0) == () and hints(None) == ()
+
+
+def test_a_dataset_has_its_own_interval_and_one_without_tokens_none() -> None:
+    def timed(id: str, dataset: str, tokens: int, seconds: float) -> Timed:
+        return Timed(id, dataset, tokens, seconds)
+
+    base = [timed("1", "a", 100, 1.0), timed("2", "a", 50, 1.0), timed("3", "b", 0, 0.1)]
+    draft = [timed("1", "a", 100, 0.5), timed("2", "a", 50, 0.8), timed("3", "b", 0, 0.1)]
+    told = speeds_by_dataset(base, draft)
+    assert list(told) == ["a", "b"] and "speedup" not in told["b"]
+    assert told["a"]["baseline_tok_s"] == 75.0
+    assert told["a"]["speedup"]["mean"] == pytest.approx(2 / 1.3, abs=1e-3)
+    assert told["a"]["speedup"]["low"] == pytest.approx(1.25, abs=1e-3)
+    assert told["a"]["speedup"]["high"] == pytest.approx(2.0, abs=1e-3)

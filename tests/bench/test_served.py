@@ -82,6 +82,10 @@ def test_baseline_and_drafter_in_turn_over_the_sweep(
     assert body["accept_length"]["overall"] == pytest.approx(24 / 10, abs=0.01)
     assert set(body["accept_length"]["by_dataset"]) == {"a", "b"}
     assert body["speedup"]["mean"] > 1.2 and body["speedup"]["low"] > 1
+    for one in body["by_dataset"].values():
+        gain, quotient = one["speedup"], one["drafter_tok_s"] / one["baseline_tok_s"]
+        assert gain["low"] <= gain["mean"] <= gain["high"]
+        assert gain["mean"] == pytest.approx(quotient, rel=0.01)
     assert body["greedy_identical"] is True
     whole = {"compared": 8, "equal": 8, "ties": 0, "example": ""}
     here = body["settings"]["concurrency"]
