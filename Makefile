@@ -45,14 +45,19 @@ test-sglang: $(READY)
 docs: $(READY)
 	$(BIN)/python tools/make_docs.py
 
-# Pictures of the screens in docs/, from a recorded scene.
+# Pictures of the screens in docs/, from a recorded scene, and of its result from a recorded run.
 SHOT = $(BIN)/python tools/screenshot.py tests/ui/data/kimi.json
+ENDED = /tmp/runs/smollm2
 pictures: $(READY)
 	$(SHOT) docs/screen.svg --size 200x50
 	$(SHOT) docs/screens/datasets.svg --size 160x45 --press 2
 	$(SHOT) docs/screens/server.svg --size 160x45 --press 4
 	$(SHOT) docs/screens/gpus.svg --size 160x45 --press 5
 	$(SHOT) docs/screens/phases.svg --size 160x45 --press 8
+	mkdir -p $(ENDED) && tar -xJf tests/replay/data/h200-smollm2.tar.xz -C $(ENDED)
+	$(BIN)/python tools/screenshot.py $(ENDED)/status.json docs/screens/result.svg --size 160x45 \
+		--run $(ENDED) --press 9
+	rm -r $(ENDED)
 
 # A short cast of the demo, recorded in a real tmux; it takes as long as the demo does.
 cast: $(READY)

@@ -22,7 +22,7 @@ DATASET_SCREENS = ("overview", "datasets")
 PHASE_SCREENS = ("overview", "phases")
 PAST = ("replay", "down")
 """Modes in which a run is shown from its directory, at any time."""
-OTHER_SCREENS = ("datasets", "samples", "server", "gpus", "logs", "events", "phases")
+OTHER_SCREENS = ("datasets", "samples", "server", "gpus", "logs", "events", "phases", "result")
 """All but the overview."""
 
 ACTIONS: tuple[Action, ...] = (
@@ -238,6 +238,14 @@ ACTIONS: tuple[Action, ...] = (
         key="8",
         opens="phases",
         twins=("eagle-tui phases RUN [PHASE]",),
+    ),
+    Action(
+        "result",
+        "Result",
+        "What the benchmark found: whether the drafter is a gain, and how it is served.",
+        key="9",
+        opens="result",
+        twins=("eagle-tui result RUN",),
     ),
     Action(
         "next_sample",

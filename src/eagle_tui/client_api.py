@@ -6,7 +6,7 @@ run. Nothing here does I/O.
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from eagle_tui.protocol import (
     CommandStatus,
@@ -32,6 +32,9 @@ from eagle_tui.records import (
     SampleQuery,
     TokenView,
 )
+
+if TYPE_CHECKING:
+    from eagle_tui.result import ResultRecord
 
 SampleKind = Literal["newest", "longest", "truncated", "no_answer", "loop"]
 SAMPLE_KINDS: tuple[SampleKind, ...] = ("newest", "longest", "truncated", "no_answer", "loop")
@@ -85,6 +88,10 @@ class RunRecords(Protocol):
 
     async def phase_records(self) -> list[PhaseRecord]:
         """Every phase with its output and attempts."""
+        ...
+
+    async def result(self) -> ResultRecord:
+        """What the benchmark found, and where the drafter lies."""
         ...
 
 

@@ -54,6 +54,7 @@ def _all(before: Status, after: Status, paused_by_order: bool) -> Iterator[Notic
         if alert.rule in known:
             continue
         if alert.rule == "done":
-            yield Notice("done", "info", "run", "every phase is done")
+            found = f": {after.result}" if after.result else ""
+            yield Notice("done", "info", "run", f"every phase is done{found}")
         elif alert.severity == "error" and not alert.rule.startswith("phase-"):
             yield Notice("alert", "error", alert.rule, alert.sentence)

@@ -110,8 +110,11 @@ def _retune(server: ServerStatus, supervisor: int | None) -> Found:
 def _done(status: Status) -> Iterator[Found]:
     wanted = [p for p in status.phases if p.state != "blocked" or p.attempt]
     if wanted and all(p.state == "done" for p in wanted):
-        sentence = "every phase of this run is done"
-        yield "done", "info", sentence, "q leaves; `eagle-tui down RUN` ends its supervisor"
+        remedy = "q leaves; `eagle-tui down RUN` ends its supervisor"
+        if status.result:
+            yield "done", "info", f"done: {status.result}", f"9, or `eagle-tui result`; {remedy}"
+        else:
+            yield "done", "info", "every phase of this run is done", remedy
 
 
 def _servers(status: Status) -> Iterator[Found]:

@@ -228,7 +228,7 @@ async def test_no_size_breaks_a_screen(
     async with ui.run(app, size=(120, 40)) as pilot:
         await ui.ready(pilot)
         await pilot.resize_terminal(*size)
-        for key in ("2", "enter", "4", "5", "8"):
+        for key in ("2", "enter", "4", "5", "8", "9"):
             await pilot.press(key, "down", "pagedown", "end")
             await pilot.pause(0.05)
             if mode == "ascii" and size[0] >= 60:

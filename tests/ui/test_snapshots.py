@@ -36,6 +36,7 @@ from eagle_tui.protocol import Setting, Tuning
 from eagle_tui.reader.files import RunFiles
 from eagle_tui.replay.client import ReplayClient
 from eagle_tui.replay.timeline import ReplayClock, Timeline
+from eagle_tui.result import ResultRecord
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.ui.app import EagleApp
 from eagle_tui.ui.recorded import RecordedClient
@@ -96,6 +97,7 @@ OF_THE_SCENE = (
     Shot("logs", ("6",), words("Decode batch")),
     Shot("events", ("7",), words("operator")),
     Shot("phases", ("8",), words("estimates")),
+    Shot("result", ("9",), words("bench has not run"), sizes=(SMALL,), themes=DARK),
     Shot("retune", ("1", "m"), words("The fraction"), ("escape",)),
     Shot("cap", ("2", "c", "5", "M"), words("b2_", "5M"), ("escape",), sizes=(SMALL,), themes=DARK),
     Shot("pause", ("1", "p"), words("hold"), ("escape",), sizes=(SMALL,), themes=DARK),
@@ -111,6 +113,8 @@ OF_THE_REPLAY = (
 OF_ITS_END = (
     Shot("h200-events", ("7",), words("bench"), themes=DARK),
     Shot("h200-phases", ("8", *("down",) * 5), of_bench, themes=DARK),
+    Shot("h200-result", ("9",), words("a loss: 0.94")),
+    Shot("h200-result-end", ("9", "end"), words("for SGLang"), sizes=(SMALL,), themes=DARK),
 )
 OF_A_LAPTOP = (Shot("laptop", ("1",), sampled, sizes=(SMALL, FRAMED), themes=DARK),)
 IN_ASCII = (
@@ -120,6 +124,14 @@ IN_ASCII = (
 )
 ALL = (*OF_THE_SCENE, *OF_THE_REPLAY, *OF_ITS_END, *OF_A_LAPTOP, *IN_ASCII)
 TAKEN = [(shot.name, size) for shot in ALL for size in shot.sizes]
+
+
+class Placed(ReplayClient):
+    """Tells of the run as if it lay where it does on every machine."""
+
+    async def result(self) -> ResultRecord:
+        found = (await super().result()).model_dump_json()
+        return ResultRecord.model_validate_json(found.replace(str(self._run.root), "/runs/h200"))
 
 
 class Pictures(SingleFileSnapshotExtension):
@@ -146,7 +158,7 @@ async def _take_all(root: Path) -> dict[tuple[str, Size], Picture]:
         def timeline(start: float, end: float) -> Timeline:
             return Timeline(clock, start, end, end if at is None else start + at)
 
-        client = ReplayClient.open(run, timeline)
+        client = Placed.open(run, timeline)
         return ReplayApp(client, clock=ReplayClock(clock, client.timeline), **files)
 
     records = RunFiles(scene_files.build(root / "scene"))

@@ -27,6 +27,7 @@ LAYERS: dict[str, set[str]] = {
         "place",
         "series",
         "records",
+        "result",
     },
     "cli": {
         *("client", "client_api", "protocol", "actions", "fmt", "text", "config", "rundir", "ui"),
@@ -39,6 +40,7 @@ LAYERS: dict[str, set[str]] = {
             "place",
             "reader",
             "records",
+            "result",
             "troubles",
         ),
     },
@@ -47,12 +49,14 @@ LAYERS: dict[str, set[str]] = {
     },
     "unixhttp": set(),
     "versions": {"protocol"},
-    "client_api": {"protocol", "records"},
+    "client_api": {"protocol", "records", "result"},
     "records": {"protocol"},
+    "result": {"protocol"},
     "loglines": {"records", "text"},
     # What is read of a run's files without asking anybody.
     "reader": {
-        *("client_api", "protocol", "records", "rundir", "config", "loglines", "troubles", "text"),
+        *("client_api", "protocol", "records", "result", "rundir", "config", "loglines"),
+        *("troubles", "text"),
     },
     "supervisor": {
         *(

@@ -130,6 +130,8 @@ async def follow_to_the_end(
                     left = [p.name for p in status.phases if p.state == "blocked"]
                     but = f"; left out by run.toml: {', '.join(left)}" if left else ""
                     click.echo(f"every phase is done{but}")
+                    if status.result:
+                        click.echo(visible(f"result: {status.result}"))
                 if stop_after:
                     await client.command("down", {})
                     await asyncio.to_thread(wait_gone, run, DOWN_S)

@@ -19,6 +19,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "logs": ("logs",),
     "events": ("events",),
     "phases": ("phases",),
+    "result": ("result",),
     "history": ("history", "marks"),
     "launches": ("launches", "settings"),
     "notify": ("notify",),

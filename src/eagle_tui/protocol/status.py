@@ -58,6 +58,8 @@ class Status(Frozen):
     """The newest last; at most 20."""
     alerts: tuple[Alert, ...] = ()
     """The most severe first: the first one is the line the screen shows."""
+    result: str = ""
+    """What the benchmark found, in short; empty while it is not done."""
 
     def to_json(self) -> dict[str, Any]:
         """The documented form, with `schema` as the first key."""

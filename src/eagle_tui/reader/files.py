@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from eagle_tui import troubles
 from eagle_tui.client_api import ClientError, NotFound
@@ -28,6 +28,9 @@ from eagle_tui.records import (
     TokenView,
 )
 from eagle_tui.rundir.paths import RunDir
+
+if TYPE_CHECKING:
+    from eagle_tui.result import ResultRecord
 
 T = TypeVar("T")
 
@@ -87,6 +90,12 @@ class RunFiles:
     async def phase_records(self) -> list[PhaseRecord]:
         """See `RunClient`."""
         return await _read(lambda: phases.read(self._run, self._until()))
+
+    async def result(self) -> ResultRecord:
+        """See `RunClient`."""
+        from eagle_tui.reader import result  # here: few looks need it
+
+        return await _read(lambda: result.read(self._run, self._until()))
 
     async def close_files(self) -> None:
         """End what was started for reading."""

@@ -25,6 +25,7 @@ from eagle_tui.protocol import (
     Status,
     SupervisorStatus,
 )
+from eagle_tui.reader import result
 from eagle_tui.rundir.desired import Desired, Limits, TotalCaps, limits, ordered, total_caps
 from eagle_tui.supervisor import recall
 from eagle_tui.supervisor.board import Board
@@ -319,10 +320,18 @@ class StatusMaker:
             gpus=gpus,
             host=host,
             commands=tuple(board.store.recent_commands(RECENT_COMMANDS)),
+            result=self._result(),
         )
         reasoning = board.config.target.reasoning != "none"
         found = rules.alerts(status, self._alerts_since, reasoning, self.trouble)
         return status.model_copy(update={"alerts": found})
+
+    def _result(self) -> str:
+        """What the benchmark found, once it is done, by its manifest."""
+        if self._b.decisions["bench"].state != "done":
+            return ""
+        made, _ = self._b.manifest("bench")
+        return result.of_counts(made.counts).brief if made is not None else ""
 
     def _generate_figures(self) -> dict[str, float | None]:
         """What generation measures of itself, over all datasets."""

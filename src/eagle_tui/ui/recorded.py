@@ -1,8 +1,8 @@
 """A client that answers from a recorded scene: for pictures of the screen and for tests.
 
 A scene is the JSON of `eagle-tui status --json`, optionally with `samples`, `events`, `history`
-(points by metric; a plain list is that of `tok_s`), `marks`, `estimates` and `previews` (by verb)
-beside its own keys.
+(points by metric; a plain list is that of `tok_s`), `marks`, `estimates`, `bench_result` and
+`previews` (by verb) beside its own keys.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from eagle_tui.records import (
     SampleQuery,
     TokenView,
 )
+from eagle_tui.result import ResultRecord
 
 
 class RecordedClient:
@@ -69,6 +70,7 @@ class RecordedClient:
         self.all_phase_records = [
             PhaseRecord.model_validate(item) for item in scene.get("phase_records", ())
         ]
+        self.bench_result = ResultRecord.model_validate(scene.get("bench_result", {}))
         self.previews = {
             verb: Preview.model_validate(item) for verb, item in scene.get("previews", {}).items()
         }
@@ -125,6 +127,9 @@ class RecordedClient:
 
     async def phase_records(self) -> list[PhaseRecord]:
         return await self._records.phase_records() if self._records else self.all_phase_records
+
+    async def result(self) -> ResultRecord:
+        return await self._records.result() if self._records else self.bench_result
 
     async def events(self, after: int, limit: int) -> list[Event]:
         return [event for event in self.all_events if event.id > after][-limit:]

@@ -55,6 +55,8 @@ def _phases(status: Status) -> Verdict | None:
             return Verdict("warning", f"{active.name} is {active.state}", "r resumes")
         return None
     if all(phase.state == "done" for phase in status.phases):
+        if status.result:
+            return Verdict(None, f"done: {status.result}", "9: result")
         return Verdict(None, "All phases are done")
     waiting = next(phase for phase in status.phases if phase.state != "done")
     reason = f": {waiting.reason}" if waiting.reason else ""

@@ -21,6 +21,7 @@ _CLASSES = {
     "logs": "LogsScreen",
     "events": "EventsScreen",
     "phases": "PhasesScreen",
+    "result": "ResultScreen",
 }
 """The module of this package of that name holds that class."""
 
