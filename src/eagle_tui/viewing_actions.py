@@ -102,4 +102,11 @@ VIEWING: tuple[Action, ...] = (
         screens=CHART_SCREENS,
         twins=("eagle-tui marks RUN",),
     ),
+    Action(
+        "redraw",
+        "Redraw",
+        "Draw the whole screen anew, when something else has written to the terminal.",
+        key="ctrl+l",
+        footer=False,
+    ),
 )

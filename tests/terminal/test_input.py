@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from .rig import PLAIN, Screen, screen
+from .rig import PLAIN, RUN_NAME, Screen, plain, screen
 
 FIELD = (
     PLAIN
@@ -90,3 +90,10 @@ def test_keys_typed_ahead_act_on_the_screen_that_the_keys_before_them_open(tmp_p
         told(report, '"ActionDialog", ""', shown)
         shown.press(b"7\t\x7f")  # a letter, the next field, which has nothing to delete
         told(report, '"ActionDialog", "7"', shown)
+
+
+def test_the_screen_is_drawn_anew_by_order() -> None:
+    with screen() as shown:
+        shown.read(2.0)  # all of it is there
+        again = shown.react(b"\x0c")  # ctrl+l
+        assert RUN_NAME.encode() in plain(again), "what something else wrote over stays there"

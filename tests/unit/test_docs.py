@@ -59,7 +59,7 @@ def test_every_command_has_help() -> None:
 
 
 SCREEN_ALONE = {
-    *("fold", "fold_answer", "wrap", "left", "right", "quit", "back"),
+    *("fold", "fold_answer", "wrap", "left", "right", "quit", "back", "redraw"),
 }
 """Keys that concern what is on the screen and nothing else."""
 
