@@ -189,10 +189,6 @@ class TerminalApp(App[None], inherit_bindings=False):
             self._driver.forget()
         self.refresh(layout=True)
 
-    def action_redraw(self) -> None:
-        """For a terminal that something else has written to."""
-        self.repaint()
-
     def on_screen_driver_caught_up(self) -> None:
         self.repaint()
 

@@ -245,5 +245,9 @@ class RunScreen(Screen[None]):
         """Leave what is open; a subclass closes its own parts first."""
         self.eagle.open_screen("overview")
 
+    def do_redraw(self) -> None:
+        """For a terminal that something else has written to."""
+        self.eagle.repaint()
+
     def do_quit(self) -> None:
         self.eagle.action_leave()
