@@ -200,6 +200,8 @@ def test_the_worst_alert_comes_first_and_the_others_are_counted() -> None:
          "error", "train failed: no disk"),
         ({"phases": ({"name": "generate", "state": "paused"},)}, "warning", "generate is paused"),
         ({"phases": ({"name": "prepare", "state": "done"},)}, None, "All phases are done"),
+        ({"phases": ({"name": "bench", "state": "done"},), "result": "a loss"}, None,
+         "done: a loss"),
         ({"phases": ({"name": "merge", "state": "blocked", "reason": "waits"},)},
          "info", "merge is blocked: waits"),
         ({"phases": (GENERATING,), "servers": (

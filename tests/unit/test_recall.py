@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from eagle_tui import proc
 from eagle_tui.clock import ManualClock
 from eagle_tui.config import PHASES, parse_config
+from eagle_tui.notices import notices
 from eagle_tui.protocol import HostStatus, PhaseExit, PhaseStatus, Status
 from eagle_tui.rundir import manifest
 from eagle_tui.rundir.jsonl import Appender
@@ -159,6 +160,28 @@ async def test_manifests_alone_tell_how_much_was_done(
     a, b = status.datasets
     assert (a.prompts, a.complete, a.loop, a.tokens) == (7, 6, 1, 700)
     assert (b.prompts, b.complete, b.tokens, b.tokens_mean) == (3, 3, 30, None)
+
+
+async def test_the_status_says_what_the_benchmark_found_while_that_is_done(
+    run: RunDir, board: Callable[[], Board], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = CONFIG.model_copy(
+        update={"run": CONFIG.run.model_copy(update={"phases": [*COUNTS, "bench"]})}
+    )
+    monkeypatch.setitem(globals(), "CONFIG", config)
+    counts = {"accept_length": 2.6, "speedup": {"mean": 1.2, "low": 1.1, "high": 1.3}}
+    assert look(board()).result == ""
+    inputs = manifest.inputs_of(config, run, "bench")
+    made = Manifest(phase="bench", made_at=NOW, attempt=1, inputs=inputs, counts=counts)
+    manifest.write(run, made)
+    status = look(board())
+    assert status.result == "a gain, 1.10–1.30 × as fast with the drafter; accept length 2.60"
+    (done,) = [alert for alert in status.alerts if alert.rule == "done"]
+    assert done.sentence == f"done: {status.result}" and "eagle-tui result" in done.remedy
+    (told,) = notices(status.model_copy(update={"alerts": ()}), status, False)
+    assert told.text == f"every phase is done: {status.result}"
+    manifest.write(run, made.model_copy(update={"inputs": {**inputs, "x": "y"}}))
+    assert look(board()).result == "", "it is of another state of the run"
 
 
 @pytest.fixture

@@ -23,12 +23,14 @@ from eagle_tui.result import (
     Speedup,
 )
 from eagle_tui.rundir.paths import RunDir
-from eagle_tui.text import parse_json, visible
+from eagle_tui.text import parse_json, scrub, visible
 
 MOST_BYTES = 4 << 20
 """Of a report; a sweep of a thousand settings has a tenth of it."""
 MOST_ROWS = 500
 MOST_TEXT = 2000
+_LARGEST = 1e15
+"""Beyond this a figure is a fault of whoever wrote it."""
 _BUILTIN = "builtin:"
 _SECRET = "key"
 """A flag with this in its name holds what is nobody's business."""
@@ -42,27 +44,25 @@ def read(run: RunDir, until: float | None = None) -> ResultRecord:
     """What there is. `until`: the Unix time at which the run is looked at; a benchmark that was
     done after it is not done yet. What cannot be read is told in `problem`; OSError is passed on
     where a file is there and the system refuses it."""
-    bench = run.phase("bench")
     try:
         made = _body(run.manifest("bench"))
     except _Unreadable as error:
-        return ResultRecord(problem=str(error))
-    made_at = _number(made.get("made_at")) if made is not None else None
-    if made is None or (until is not None and (made_at or 0.0) > until):
-        return ResultRecord()
-    path, report, problem = bench / "report.json", None, ""
+        return ResultRecord(problem=scrub(str(error)))
+    made_at = (_number(made.get("made_at")) or 0.0) if made is not None else None
+    if made is None or made_at is None or (until is not None and made_at > until):
+        return ResultRecord(files=_files(run) if until is None else ())
+    path, problem, body = run.phase("bench") / "report.json", "", None
     try:
-        body = _body(path)
-        if body is None:
-            problem = f"{path}: the benchmark is done, but its report is gone; `rerun` makes it"
-            # The manifest holds the most important of it, too.
-            body = {}
-            report = BenchReport(outcome=of_counts(made.get("counts")))
-        else:
-            report = parse(body, export=run.phase("train") / "export")
+        if (body := _body(path)) is None:
+            problem = f"{path}: the report of the benchmark is gone; `rerun` of bench makes it anew"
     except _Unreadable as error:
-        report, problem = BenchReport(outcome=of_counts(made.get("counts"))), str(error)
-    return ResultRecord(made_at=made_at or 0.0, report=report, problem=problem, files=_files(run))
+        problem = str(error)
+    if body is not None:
+        report = parse(body, export=run.phase("train") / "export")
+    else:
+        # The manifest holds the most important of it.
+        report = BenchReport(outcome=of_counts(made.get("counts")))
+    return ResultRecord(made_at=made_at, report=report, problem=scrub(problem), files=_files(run))
 
 
 def of_counts(counts: object) -> Outcome:
@@ -137,7 +137,9 @@ def _files(run: RunDir) -> tuple[ResultFile, ...]:
         ("for SGLang", drafter / "export"),
         ("for vLLM", drafter / "export-speculators"),
     )
-    return tuple(ResultFile(label=k, path=str(path)) for k, path in wanted if path.exists())
+    return tuple(
+        ResultFile(label=label, path=scrub(str(path))) for label, path in wanted if path.exists()
+    )
 
 
 def _datasets(accepts: dict[str, Any], speeds: dict[str, Any]) -> tuple[DatasetResult, ...]:
@@ -252,7 +254,7 @@ def _number(value: object) -> float | None:
         number = float(value)
     except OverflowError:
         return None
-    return number if math.isfinite(number) and 0 <= number <= 1e15 else None
+    return number if math.isfinite(number) and 0 <= number <= _LARGEST else None
 
 
 def _whole(value: object) -> int | None:
@@ -275,4 +277,7 @@ def _text(value: object) -> str:
         return ""
     if isinstance(value, str):
         return " ".join(visible(value[:MOST_TEXT]).split())
-    return "" if (number := _number(value)) is None else f"{number:g}"
+    try:
+        return str(value) if math.isfinite(value) and abs(value) <= _LARGEST else ""
+    except OverflowError:
+        return ""

@@ -63,7 +63,7 @@ def facts(report: BenchReport) -> list[tuple[str, str]]:
             "tok/s",
             f"{tok_s(outcome.drafter_tok_s)} with, {tok_s(outcome.baseline_tok_s)} without it",
         ),
-        ("accept", f"{fmt.decimal(outcome.accept)} tokens a round; {foretold}"),
+        ("accept", f"length {fmt.decimal(outcome.accept)}; {foretold}"),
         ("output", _output(report)),
     ]
     if report.conditional:
