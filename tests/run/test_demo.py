@@ -31,6 +31,12 @@ def test_all_six_phases(new_run: Callable[..., Run], tmp_path: Path) -> None:
     assert report["accept_length"]["overall"] >= 1.0
     assert set(report["accept_length"]["by_dataset"]) <= {d.name for d in last(run).datasets}
     assert report["verdict"]
+    found = run.eagle("result", str(run.root)).stdout
+    assert report["verdict"] in found and "bench/report.md" in found
+    brief = last(run).result
+    assert "× as fast with the drafter; accept length" in brief
+    assert f"result: {brief}" in done.stdout
+    assert f"done: {brief}" in run.eagle("status", str(run.root), "--markdown").stdout
     exported = json.loads((run.dir.phase("train") / "export" / "config.json").read_text())
     assert exported["architectures"] == ["LlamaForCausalLMEagle3"]
     assert (run.dir.phase("train") / "export" / "README.md").is_file()
