@@ -163,6 +163,8 @@ def test_every_screen_has_a_twin_that_reads_a_run_that_is_down(
     body = json.loads(told("phases", root, "generate", "--json"))
     assert [e["done"] for e in body["estimates"]] == [60, 720] and body["manifest"] is None
     assert "no phase is named 'x'" in told("phases", root, "x", code=4)
+    assert told("result", root).startswith("bench has not run: generate runs, 3,600/7,200")
+    assert json.loads(told("result", root, "--json"))["report"] is None
     assert "tok_s" in told("history", root).splitlines()
     # The run's own last hour, though it ended years before or after now.
     points = json.loads(told("history", root, "tok_s", "--since", "-10m", "--json"))["points"]
