@@ -57,7 +57,7 @@ def _report(report: BenchReport) -> None:
 
 
 def _print(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    spare = ("-tok/s without", "-with")
+    spare = ("-tok/s without", "-tok/s with")
     shown_heads, shown = narrowed(heads, list(rows), width(), spare)
     drawn = table(*shown_heads)
     for row in shown:

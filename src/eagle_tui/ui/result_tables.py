@@ -20,9 +20,9 @@ STATES: dict[Kind, str] = {"gain": "ok", "loss": "error", "even": "warning"}
 """The glyph and colour of a kind, as those of a state."""
 SIDES: dict[Kind, str] = {"gain": "faster", "loss": "slower", "even": "as fast"}
 """One word beside a figure."""
-DATASET_HEADS = ("dataset", "-accept", "-tok/s without", "-with", "-× as fast", "")
+DATASET_HEADS = ("dataset", "-accept", "-tok/s without", "-tok/s with", "-× as fast", "")
 SETTING_HEADS = (
-    *("-steps", "-topk", "-draft", "-at once", "-accept", "-tok/s without", "-with"),
+    *("-steps", "-topk", "-draft", "-at once", "-accept", "-tok/s without", "-tok/s with"),
     *("-× as fast", ""),
 )
 
