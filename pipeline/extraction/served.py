@@ -9,6 +9,7 @@ transformers cannot run, not for speed.
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from ..drafter.config import DrafterError
 from ..drafter.target_weights import TargetWeights
 from ..shards import TokenRow, index_path
 from ..targets import resolve_model
-from ..worker import Failed, Worker
+from ..worker import Failed, Refused, Worker
 from .check import LEAST_AGREEMENT
 from .compare import compare_with_transformers
 from .job import Post, RowReader, fault_of
@@ -49,6 +50,10 @@ _JUDGED_ROWS = 100
 """After so many rows it is judged whether the final states are the right ones, and at the end."""
 
 
+TOO_OLD = re.compile(r"unrecognized arguments:.*--enable-return-aux-hidden-states")
+"""What SGLang says that is older than the flag (0.5.17)."""
+
+
 class ServedLead(Lead):
     """An extraction by SGLang."""
 
@@ -65,6 +70,12 @@ class ServedLead(Lead):
             with Appender(quarantine_path(post.directory, 0)) as quarantine:
                 Passes(self, post, target, Quarantine(quarantine)).run(self._work.left)
         except ServerError as error:
+            if TOO_OLD.search(str(error)):
+                raise Refused(
+                    "This SGLang gives no states of single layers: it does not know "
+                    "--enable-return-aux-hidden-states, which 0.5.23 does. Use a newer one, or "
+                    'extract.backend = "transformers".'
+                ) from error
             raise Failed(str(error)) from error
 
     @property
