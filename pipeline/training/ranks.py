@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,8 @@ from .model import TrainingModel
 
 _TIMEOUT: Final = datetime.timedelta(minutes=30)
 """A rank may wait that long for the others, who may be validating or writing a checkpoint."""
+_groups: list[Any] = []
+"""Keeps groups until the process ends."""
 
 
 class NoDevice(ValueError):
@@ -85,6 +87,9 @@ def join(wanted: Literal["auto", "cpu", "cuda"]) -> Iterator[Ranks]:
         return
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, timeout=_TIMEOUT)
+    # PyTorch takes a group down when its last owner goes. Where that is the wrapped model, it
+    # waits for Gloo's thread under the GIL, which that thread may want: both hang for ever.
+    _groups.append(dist.group.WORLD)
     try:
         yield Ranks(dist.get_rank(), dist.get_world_size(), device)
     finally:

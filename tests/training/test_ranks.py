@@ -191,3 +191,28 @@ def test_the_phase_ends_as_its_ranks_did(
         with pytest.raises(error, match=words):
             settle(worker, tmp_path / "ranks", 2, code)
     worker.log.close()
+
+
+LEAVES = """
+import os, sys, tempfile, torch, torch.distributed as dist
+from torch import nn
+from eagle_tui.pipeline.training.ranks import Ranks, join
+
+os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+torch.set_num_threads(1)
+
+def leave():
+    # The wrapped model outlives the group, and a collective has just ended.
+    with join("cpu") as ranks:
+        model = nn.parallel.DistributedDataParallel(nn.Linear(4, 4))
+        model(torch.ones(2, 4)).sum().backward()
+        Ranks(0, 2, ranks.device).any([True, False])
+
+for _ in range(50):
+    leave()
+"""
+
+
+def test_leaving_the_group_never_hangs() -> None:
+    """Once in some fifteen times it did, where the model was the group's last owner."""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", LEAVES], timeout=120, check=True)

@@ -99,9 +99,11 @@ OF_THE_SCENE = (
     Shot("phases", ("8",), words("estimates")),
     Shot("result", ("9",), words("bench has not run"), sizes=(SMALL,), themes=DARK),
     Shot("retune", ("1", "m"), words("The fraction"), ("escape",)),
-    Shot("cap", ("2", "c", "5", "M"), words("b2_", "5M"), ("escape",), sizes=(SMALL,), themes=DARK),
-    Shot("pause", ("1", "p"), words("hold"), ("escape",), sizes=(SMALL,), themes=DARK),
-    Shot("advance", ("1", "a"), words("generate"), ("escape",), sizes=(SMALL,), themes=DARK),
+    Shot(
+        "cap", ("2", "c", "5", "M"), words("5M", "saves"), ("escape",), sizes=(SMALL,), themes=DARK
+    ),
+    Shot("pause", ("1", "p"), words("end early"), ("escape",), sizes=(SMALL,), themes=DARK),
+    Shot("advance", ("1", "a"), words("throws"), ("escape",), sizes=(SMALL,), themes=DARK),
     Shot("help", ("1", "question_mark"), words("Orders to the run"), ("q",)),
     Shot("palette", ("1", "ctrl+p"), words("An action", "Resume"), ("escape",)),
 )

@@ -7,16 +7,23 @@ the whole app down when a key is no valid UTF-8 or when reading fails.
 from __future__ import annotations
 
 import os
+import select
+from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
 from eagle_tui.ui.outlet import Outlet
 from eagle_tui.ui.terminal import can_suspend
 from eagle_tui.ui.thin import Thinner
+
+POLL_MS = 100
+"""How long a read waits before it looks whether the app ends, or an escape stands for itself."""
+READ_BYTES = 4096
 
 
 class ScreenDriver(LinuxDriver):
@@ -89,15 +96,38 @@ class ScreenDriver(LinuxDriver):
             super()._sigtstp_application()
 
     def run_input_thread(self) -> None:
-        """Read keys until the end; what cannot be understood is lost, and nothing else."""
+        """Read keys until the end; what cannot be understood is lost, and nothing else.
+
+        Textual's own loop reads a terminal that is gone again and again, at a whole core.
+        """
+        was_terminal = os.isatty(self.fileno)
+        ready = select.poll()
+        ready.register(self.fileno, select.POLLIN)
+        parser, decode = self._new_parser(), getincrementaldecoder("utf-8")("ignore").decode
         while not self.exit_event.is_set():
+            data = None
+            if ready.poll(POLL_MS):
+                try:
+                    data = os.read(self.fileno, READ_BYTES)
+                except (BlockingIOError, InterruptedError):
+                    continue
+                except OSError:
+                    self._gone()
+                    return
+                if not data:
+                    if was_terminal:
+                        self._gone()
+                    return
             try:
-                super().run_input_thread()
+                for event in parser.feed(decode(data)) if data else ():
+                    self.process_message(event)
+                for event in parser.tick():
+                    self.process_message(event)
             except (ValueError, OverflowError):
-                continue  # no UTF-8, or a sequence with an impossible number in it
-            except OSError:
-                self._gone()
-                return
+                parser = self._new_parser()  # a sequence with an impossible number in it
+
+    def _new_parser(self) -> XTermParser:
+        return XTermParser(self._debug)
 
     @contextmanager
     def _modes(self) -> Iterator[None]:
