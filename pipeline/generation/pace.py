@@ -18,7 +18,7 @@ class Pace:
         self._in_flight = 0
         self._started_sum = 0.0
         self._count = 0
-        self._sum = self._squares = 0.0
+        self._spent = self._sum = self._squares = 0.0
 
     def started(self, now: float) -> None:
         """A request went out."""
@@ -27,16 +27,18 @@ class Pace:
 
     def ended(self, started: float, now: float, *, answered: bool) -> None:
         """A request that went out at `started` is over. Only whole answers tell how long one takes;
-        one that was cut short does not."""
+        one that was cut short tells that it takes longer than that."""
         self._in_flight -= 1
         self._started_sum = self._started_sum - started if self._in_flight else 0.0
+        took = now - started
+        self._spent += took
         if not answered:
             return
         if self._count >= REMEMBERED:
             self._count //= 2
+            self._spent /= 2
             self._sum /= 2
             self._squares /= 2
-        took = now - started
         self._count += 1
         self._sum += took
         self._squares += took * took
@@ -45,14 +47,21 @@ class Pace:
         """Seconds of work of the mean request in flight that a crash would cost; None: too few
         answers to say, fewer than there are requests in flight.
 
-        The larger of what is in flight now and what the answers so far lead to expect: the age of
-        a renewal process at a random time is E[L²] / 2 E[L] in the mean (Cox, Renewal Theory,
-        1962, chapter 5), which for heavy tails is far more than half a mean answer. What is in
-        flight alone is too little just after a pause, and the answers alone are too little while
-        the long ones are still to come.
+        The largest of three, each of which is too little at times:
+
+        - The age of what is in flight now: too little just after a pause.
+        - What the answers so far lead to expect: the age of a renewal process at a random time is
+          E[L²] / 2 E[L] in the mean (Cox, Renewal Theory, 1962, chapter 5), which for heavy tails
+          is far more than half a mean answer. Too little while the long ones are still to come.
+        - Half the mean life of a request, with what is in flight or was cut short counted as long
+          as it lasted: time spent over answers (Cox and Oakes, Analysis of Survival Data, 1984,
+          section 3.2). Where something is killed or held every few seconds, nothing but short
+          requests is ever answered, and this alone tells that most of the time goes elsewhere.
         """
         if not self._count or self._count < min(self._in_flight, REMEMBERED // 2):
             return None
+        ages = self._in_flight * now - self._started_sum
         expected = self._squares / (2 * self._sum) if self._sum else 0.0
-        age = now - self._started_sum / self._in_flight if self._in_flight else 0.0
-        return max(expected, age)
+        age = ages / self._in_flight if self._in_flight else 0.0
+        half_life = (self._spent + ages) / self._count / 2
+        return max(expected, age, half_life)

@@ -103,3 +103,20 @@ def test_never_less_than_half_the_mean(lengths: list[float]) -> None:
     stake = pace.at_stake_s(100.0)
     assert stake is not None
     assert stake >= sum(lengths) / len(lengths) / 2 * 0.999 - 1e-6
+
+
+def test_short_answers_between_kills_do_not_hide_what_is_cut_short() -> None:
+    """Everything is ended every five seconds, so nothing but short answers ever comes; most of the
+    time is spent on others."""
+    pace = Pace()
+    for round_ in range(20):
+        at = 5.0 * round_
+        for _ in range(30):
+            pace.started(at)
+        for _ in range(10):
+            pace.ended(at, at + 0.5, answered=True)
+        for _ in range(20):
+            pace.ended(at, at + 5.0, answered=False)
+    for _ in range(30):
+        pace.started(100.0)
+    assert pace.at_stake_s(100.0) == pytest.approx((10 * 0.5 + 20 * 5.0) / 10 / 2)
