@@ -6,9 +6,9 @@ drawn.
 The application is the real one, in a pseudo-terminal of 200x50 that is read all the time; it
 is told of a run of 8 GPUs and 10 datasets that goes on, its clock goes on by a second with each
 snapshot, and the next one is given only when the one before was painted: none is left out. What
-the timers would do in the meantime is done (samples are read every ten seconds, events come), and
-every hour all screens are opened, each for five minutes of the day. Responses and logs are those of
-a run directory that is read as always.
+the timers would do in the meantime is done (samples are read every ten seconds, events come, free
+memory is given back), and every hour all screens are opened, each for five minutes of the day.
+Responses and logs are those of a run directory that is read as always.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import fcntl
+import gc
 import json
 import math
 import os
@@ -44,10 +45,12 @@ GROWTH_AIM, RSS_AIM = 5, 110
 
 def child(root: Path, hours: int) -> None:
     """Draw so many hours in the terminal that we were given, and tell of each in a file."""
+    gc.disable()  # as `eagle-tui attach` starts
     from eagle_tui.clock import ManualClock
     from eagle_tui.protocol import Event, History, HistoryPoint, Mark, Status
     from eagle_tui.reader.files import RunFiles
     from eagle_tui.rundir.paths import RunDir
+    from eagle_tui.ui import memory
     from eagle_tui.ui.app import EagleApp
     from eagle_tui.ui.recorded import RecordedClient
     from eagle_tui.ui.screens.catalog import SCREENS
@@ -150,6 +153,8 @@ def child(root: Path, hours: int) -> None:
                 self.open_screen(name)
             if n % SAMPLES_EVERY == 0 and self.shown is not None:
                 self.shown.load_soon()
+            if n % memory.GIVE_BACK_S == 0:
+                memory.give_back()
             client.painted.set()
 
     clock = ManualClock(wall=time.time() - 86400)

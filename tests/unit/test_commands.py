@@ -13,7 +13,7 @@ from eagle_tui.config import PHASES, parse_config
 from eagle_tui.protocol import PhaseState, PhaseStatus
 from eagle_tui.rundir.desired import Desired, Retry, limits, ordered
 from eagle_tui.supervisor.commands import VERBS, Refusal, View, apply, preview
-from eagle_tui.supervisor.figures import DatasetFigures
+from eagle_tui.supervisor.dataset_figures import DatasetFigures
 from eagle_tui.supervisor.tuning.order import ServerView
 
 CONFIG = parse_config(

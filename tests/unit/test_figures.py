@@ -7,7 +7,8 @@ from pathlib import Path
 from eagle_tui.clock import Clock
 from eagle_tui.rundir.jsonl import Appender
 from eagle_tui.rundir.paths import RunDir
-from eagle_tui.supervisor.figures import Figures, LastHour
+from eagle_tui.supervisor.dataset_figures import LastHour
+from eagle_tui.supervisor.figures import Figures
 
 
 class Hand(Clock):

@@ -136,7 +136,8 @@ def test_all_together_are_done_or_capped_when_each_is(tmp_path: Path) -> None:
         found.dataset(name).states["complete"] = 100
     capped = figures(tmp_path / "2")
     own_caps = {name: DatasetControl(cap_samples=1) for name in "abc"}
-    capped.dataset("b").lengths[10] = capped.dataset("c").lengths[10] = 1
+    for name in ("b", "c"):
+        capped.dataset(name).add({"state": "complete", "ct": 10, "at": 0.0})
     views = (
         look(found, "done"),
         look(capped, "done", datasets=own_caps),

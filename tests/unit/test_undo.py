@@ -15,7 +15,7 @@ from eagle_tui.protocol import PhaseState, PhaseStatus
 from eagle_tui.rundir.desired import DatasetControl, Desired
 from eagle_tui.supervisor import undo
 from eagle_tui.supervisor.commands import Refusal, View, apply, preview
-from eagle_tui.supervisor.figures import DatasetFigures
+from eagle_tui.supervisor.dataset_figures import DatasetFigures
 from eagle_tui.supervisor.tuning import arguments
 from eagle_tui.supervisor.tuning.order import ServerView
 

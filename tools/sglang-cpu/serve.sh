@@ -32,10 +32,11 @@ export SGLANG_CUDA_COREDUMP_BEFORE_CRASH=0 SGLANG_PYSPY_DUMP_BEFORE_CRASH=0
 # More threads than free cores spin against each other and are many times slower.
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 
+# Without --sleep-on-idle a server that nobody asks for anything takes a whole core.
 # The caller's flags come last, so they win over these.
 exec "$venv/bin/python" -m sglang.launch_server \
   --model-path "$model" --port "$port" --device cpu \
   --attention-backend torch_native --sampling-backend pytorch --grammar-backend none \
-  --disable-overlap-schedule --skip-server-warmup --enable-metrics \
+  --disable-overlap-schedule --skip-server-warmup --enable-metrics --sleep-on-idle \
   --mem-fraction-static 0.3 --max-total-tokens 16384 \
   "${extra[@]}"

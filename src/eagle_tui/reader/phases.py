@@ -8,7 +8,7 @@ from typing import Any
 
 from eagle_tui.reader.responses import rows_backward
 from eagle_tui.records import AttemptRecord, ManifestRecord, PhaseRecord
-from eagle_tui.rundir import atomic
+from eagle_tui.rundir import manifest
 from eagle_tui.rundir.paths import PHASE_DIRS, RunDir
 from eagle_tui.text import parse_json
 
@@ -25,22 +25,22 @@ def read(run: RunDir, until: float | None = None) -> list[PhaseRecord]:
     return [
         PhaseRecord(
             phase=phase,
-            manifest=_manifest(run.manifest(phase), until),
+            manifest=_manifest(run, phase, until),
             attempts=_attempts(run, phase, until),
         )
         for phase in PHASE_DIRS
     ]
 
 
-def _manifest(path: Path, until: float | None) -> ManifestRecord | None:
+def _manifest(run: RunDir, phase: str, until: float | None) -> ManifestRecord | None:
     """ValueError when there is a manifest that cannot be read."""
-    body = atomic.read_json(path)
-    if body is None:
+    found = manifest.read(run, phase)
+    if found is None:
         return None
-    outputs = dict(body.get("outputs") or {})
+    outputs = found.outputs
     made = ManifestRecord.model_validate(
         {
-            **body,
+            **found.model_dump(exclude={"phase"}),
             "outputs": dict(sorted(outputs.items())[:MOST_OUTPUTS]),
             "files": len(outputs),
             "bytes": sum(outputs.values()),

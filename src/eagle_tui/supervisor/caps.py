@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from eagle_tui.rundir.desired import Desired, limits, total_caps
-from eagle_tui.supervisor.figures import DatasetFigures
+from eagle_tui.supervisor.dataset_figures import DatasetFigures
 from eagle_tui.supervisor.verb import (
     Change,
     Refusal,

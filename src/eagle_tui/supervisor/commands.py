@@ -16,7 +16,7 @@ from eagle_tui.protocol import Preview
 from eagle_tui.rundir.desired import Retry, limits
 from eagle_tui.supervisor import undo
 from eagle_tui.supervisor.caps import cap
-from eagle_tui.supervisor.figures import DatasetFigures
+from eagle_tui.supervisor.dataset_figures import DatasetFigures
 from eagle_tui.supervisor.phases import ENDABLE
 from eagle_tui.supervisor.tuning import order
 from eagle_tui.supervisor.tuning.order import RetuneOrder, ServerView

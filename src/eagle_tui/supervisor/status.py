@@ -29,7 +29,8 @@ from eagle_tui.reader import result
 from eagle_tui.rundir.desired import Desired, Limits, TotalCaps, limits, ordered, total_caps
 from eagle_tui.supervisor import recall
 from eagle_tui.supervisor.board import Board
-from eagle_tui.supervisor.figures import RATE_SPAN_S, SHARES, Bucket, DatasetFigures, Figures
+from eagle_tui.supervisor.dataset_figures import SHARES, Bucket, DatasetFigures
+from eagle_tui.supervisor.figures import RATE_SPAN_S, Figures
 from eagle_tui.supervisor.remaining import not_begun, run_left
 from eagle_tui.supervisor.work import plan, reached, room_of, work_of
 from eagle_tui.troubles import Trouble

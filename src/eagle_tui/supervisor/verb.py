@@ -10,7 +10,7 @@ from typing import Any
 from eagle_tui.config.model import PHASES, RunConfig
 from eagle_tui.protocol import PhaseStatus
 from eagle_tui.rundir.desired import DatasetControl, Desired
-from eagle_tui.supervisor.figures import DatasetFigures
+from eagle_tui.supervisor.dataset_figures import DatasetFigures
 from eagle_tui.supervisor.tuning.order import RetuneOrder, ServerView
 from eagle_tui.supervisor.undo import Earlier, no_earlier
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from eagle_tui import eta
 from eagle_tui.config.model import RunConfig
 from eagle_tui.rundir.desired import Desired, Limits, TotalCaps, limits, ordered, total_caps
-from eagle_tui.supervisor.figures import DatasetFigures
+from eagle_tui.supervisor.dataset_figures import DatasetFigures
 
 
 def work_of(figures: DatasetFigures, lim: Limits) -> eta.Work:

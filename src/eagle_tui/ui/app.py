@@ -24,6 +24,7 @@ from eagle_tui.clock import Clock, SystemClock
 from eagle_tui.protocol import CommandStatus, Event, Status
 from eagle_tui.ui.attention import Attention
 from eagle_tui.ui.frame import Frame
+from eagle_tui.ui.memory import GIVE_BACK_S, give_back
 from eagle_tui.ui.past import Past
 from eagle_tui.ui.provider import ActionProvider
 from eagle_tui.ui.screens.base import RunScreen
@@ -48,7 +49,10 @@ _HERE = Path(__file__).parent
 
 
 def _collect_again() -> None:
-    """Look for garbage from now on, but not among what the program consists of."""
+    """Look for garbage from now on, but not among what the program consists of: the pause of a full
+    look grows with that, and the garbage of half an hour would wait for the next one. What is
+    garbage by now would be kept for good otherwise, 6 MB."""
+    gc.collect()
     gc.freeze()
     gc.enable()
 
@@ -173,6 +177,7 @@ class EagleApp(TerminalApp, inherit_bindings=False):
         if self.frame is not None:
             self._tell(self.frame.status)
         self.set_interval(1.0, self._tick)
+        self.set_interval(GIVE_BACK_S, give_back)
         self._start_polling()
         if not gc.isenabled():
             self.set_timer(LOADED_S, _collect_again)
