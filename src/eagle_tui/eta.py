@@ -102,7 +102,7 @@ class _Allotment:
 
     def __init__(self, works: Sequence[Work], room: Room) -> None:
         self._works = works
-        finished = sum(sum(work.lengths.values()) for work in works)
+        finished = sum(work.seen().finished for work in works)
         self._known = finished >= MIN_RESPONSES and any(k for w in works for k in w.lengths)
         self._tokens, self._prompts = room.tokens, room.prompts
         self._total = self._variance = 0.0

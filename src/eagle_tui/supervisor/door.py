@@ -22,6 +22,7 @@ from eagle_tui.rundir.owner import Taken
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.rundir.unixsocket import address
 
+HEADERS_S = 1.0
 LOOK_S = 1.0
 
 
@@ -42,7 +43,23 @@ def listen(path: Path) -> socket.socket:
 
 
 class SocketServer(uvicorn.Server):
-    """Signals belong to the supervisor, not to uvicorn."""
+    """Signals belong to the supervisor, not to uvicorn; and it does not wake ten times a second
+    only to look whether it shall end."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._leaving = asyncio.Event()
+
+    def leave(self) -> None:
+        """End `serve`."""
+        self.should_exit = True
+        self._leaving.set()
+
+    async def main_loop(self) -> None:
+        """Until `leave`; once a second the time in the answers' headers goes on."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._leaving.wait(), HEADERS_S)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -71,7 +88,7 @@ class Door:
             try:
                 await self._watch(lost)
             finally:
-                web.should_exit = True
+                web.leave()
                 await serving
 
     def close(self) -> None:
