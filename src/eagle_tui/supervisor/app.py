@@ -177,7 +177,9 @@ def make_app(supervisor: Supervisor) -> Starlette:
 
     async def order(request: Request) -> Response:
         wanted = CommandRequest.model_validate(await _body(request))
-        return JSONResponse(supervisor.orders.request(wanted).model_dump(mode="json"))
+        stored = supervisor.orders.request(wanted)
+        supervisor.wake()
+        return JSONResponse(stored.model_dump(mode="json"))
 
     async def preview(request: Request) -> Response:
         body = await _body(request)

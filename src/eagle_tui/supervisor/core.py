@@ -38,6 +38,10 @@ from eagle_tui.telemetry.gpu import GpuSampler
 from eagle_tui.telemetry.host import HostSampler
 
 TICK_S = 0.25
+CALM_TICK_S = 0.5
+LIVELY_S = 10.0
+"""For so long after something happened there is a round every TICK_S, later every CALM_TICK_S: each
+costs half a thousandth of a core a second."""
 SECOND_S = 1.0
 SNAPSHOT_S = 10.0
 END_S = 5.0
@@ -53,6 +57,8 @@ class Supervisor:
     def __init__(self, run: RunDir, config: RunConfig, store: Store, clock: Clock) -> None:
         self.clock = clock
         self.store = store
+        self._woken = asyncio.Event()
+        self._lively_at = clock.monotonic()
         self._unsaid: deque[tuple[float, Severity, str, str]] = deque(maxlen=UNSAID)
         self._second_at = self._snapshot_at = float("-inf")
         self._root = identity(run.root)
@@ -98,7 +104,7 @@ class Supervisor:
             ended = False
             while not ended:
                 ended = self._round()
-                await asyncio.sleep(0.0 if ended else TICK_S)
+                await self._rest(0.0 if ended else TICK_S)
         finally:
             for task in background:
                 task.cancel()
@@ -116,6 +122,19 @@ class Supervisor:
                 with contextlib.suppress(sqlite3.Error):
                     self._snapshots.offer(self.status)
                 self._write_snapshot("stopped")
+
+    def wake(self) -> None:
+        """Somebody ordered something: the next round comes now."""
+        self._lively_at = self.clock.monotonic()
+        self._woken.set()
+
+    async def _rest(self, seconds: float) -> None:
+        if seconds and self.clock.monotonic() - self._lively_at >= LIVELY_S:
+            seconds = CALM_TICK_S
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+        self._woken.clear()
 
     def _round(self) -> bool:
         """One round, whatever happens: a disk that is full or ill is told, and tried again; True
@@ -145,6 +164,7 @@ class Supervisor:
 
     def say(self, severity: Severity, source: str, text: str) -> None:
         """Add to the run's history. What cannot be stored now is stored later."""
+        self._lively_at = self.clock.monotonic()
         self._unsaid.append((self.clock.wall(), severity, source, text))
         try:
             while self._unsaid:
