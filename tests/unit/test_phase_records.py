@@ -69,11 +69,19 @@ def test_phases_tell_what_they_made_and_how_their_attempts_ended(tmp_path: Path)
     assert [(a.number, a.last_at) for a in then.attempts] == [(1, 20.0), (2, None)]
 
 
-def test_a_manifest_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ('{"made_at": "soon"}', "attempt"),
+        ("[]", "no manifest"),
+        ('{"outputs": [1]}', "no manifest"),
+    ],
+)
+def test_a_manifest_that_cannot_be_read_is_an_error(tmp_path: Path, body: str, words: str) -> None:
     run = RunDir(tmp_path)
     run.manifest("merge").parent.mkdir(parents=True)
-    run.manifest("merge").write_text('{"made_at": "soon"}', encoding="utf-8")
-    with pytest.raises(ValueError, match="attempt"):
+    run.manifest("merge").write_text(body, encoding="utf-8")
+    with pytest.raises(ValueError, match=words):
         phases.read(run)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from eagle_tui.reader.responses import rows_backward
 from eagle_tui.records import AttemptRecord, ManifestRecord, PhaseRecord
-from eagle_tui.rundir import manifest
+from eagle_tui.rundir import atomic
 from eagle_tui.rundir.paths import PHASE_DIRS, RunDir
 from eagle_tui.text import parse_json
 
@@ -25,22 +25,25 @@ def read(run: RunDir, until: float | None = None) -> list[PhaseRecord]:
     return [
         PhaseRecord(
             phase=phase,
-            manifest=_manifest(run, phase, until),
+            manifest=_manifest(run.manifest(phase), until),
             attempts=_attempts(run, phase, until),
         )
         for phase in PHASE_DIRS
     ]
 
 
-def _manifest(run: RunDir, phase: str, until: float | None) -> ManifestRecord | None:
+def _manifest(path: Path, until: float | None) -> ManifestRecord | None:
     """ValueError when there is a manifest that cannot be read."""
-    found = manifest.read(run, phase)
-    if found is None:
+    # Not by `rundir.manifest`: that brings the whole configuration, and the screen opens without.
+    body = atomic.read_json(path)
+    if body is None:
         return None
-    outputs = found.outputs
+    if not isinstance(body, dict) or not isinstance(body.get("outputs") or {}, dict):
+        raise ValueError(f"{path}: no manifest")
+    outputs = dict(body.get("outputs") or {})
     made = ManifestRecord.model_validate(
         {
-            **found.model_dump(exclude={"phase"}),
+            **body,
             "outputs": dict(sorted(outputs.items())[:MOST_OUTPUTS]),
             "files": len(outputs),
             "bytes": sum(outputs.values()),
