@@ -105,6 +105,14 @@ def serving(run: Run) -> bool:
     return server.state == "ready" and server.retune is None
 
 
+def _arguments(process: psutil.Process) -> str:
+    """Empty of one that has just ended."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:  # a zombie, too
+        return ""
+
+
 def kill(run: Run, what: str) -> None:
     """SIGKILL to the supervisor, to SGLang's parent, or to one of its children."""
     if what == "supervisor":
@@ -114,7 +122,7 @@ def kill(run: Run, what: str) -> None:
         parent = psutil.Process(pid) if pid and psutil.pid_exists(pid) else None
         pids = [pid] if pid else []
         if what == "scheduler" and parent is not None:
-            pids = [c.pid for c in parent.children() if "scheduler" in " ".join(c.cmdline())]
+            pids = [c.pid for c in parent.children() if "scheduler" in _arguments(c)]
         victims = [p for pid in pids if (p := proc.identify(pid))]
     for victim in victims:
         proc.send(victim, signal.SIGKILL)
