@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+
+import pytest
 
 from eagle_tui.clock import Clock
 from eagle_tui.rundir.jsonl import Appender
 from eagle_tui.rundir.paths import RunDir
-from eagle_tui.supervisor.dataset_figures import LastHour
+from eagle_tui.supervisor.dataset_figures import FINE, DatasetFigures, LastHour
 from eagle_tui.supervisor.figures import Figures
 
 
@@ -98,6 +101,21 @@ def test_the_sum_over_datasets_follows_results_and_what_a_worker_finds(tmp_path:
     assert (total.tokens, total.done, dict(total.lengths)) == (30, 2, {10: 1, 20: 1})
     assert total.summary().mean == 15
     log.close()
+
+
+def test_quantiles_may_lag_while_many_responses_come_and_are_exact_at_the_end() -> None:
+    figures = DatasetFigures(lengths=Counter({100: 10 * FINE}))
+    assert figures.summary().mean == 100
+    for _ in range(10):
+        figures.add({"state": "complete", "ct": 1100, "at": 0.0})
+    assert figures.summary().mean == 100, "ten more of five thousand do not show"
+    exact = figures.summary(exact=True)
+    assert exact.mean == pytest.approx((100 * 10 * FINE + 11000) / (10 * FINE + 10))
+    assert figures.summary() == exact
+    for _ in range(11):
+        figures.add({"state": "complete", "ct": 1100, "at": 0.0})
+    mean = figures.summary().mean
+    assert mean is not None and exact.mean is not None and mean > exact.mean
 
 
 def test_answers_that_are_begun_are_known_and_forgotten_on_reopening(tmp_path: Path) -> None:

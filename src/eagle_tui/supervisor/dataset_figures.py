@@ -15,8 +15,8 @@ from eagle_tui.protocol import HISTOGRAM_EDGES, LengthFigures
 SHARES = (0.5, 0.9, 0.95, 0.99)
 """Of the responses: which quantiles of their lengths are told."""
 FINE = 500
-"""By less than one response in so many, quantiles and means are not counted anew: less than that
-shows in no figure that is told, and sorting thousands of lengths takes milliseconds."""
+"""While responses come, quantiles and means are counted anew when there is one in so many more:
+less shows in no figure that is told, and sorting thousands of lengths takes milliseconds."""
 BUCKET_S = 60.0
 BUCKETS = 60
 
@@ -49,8 +49,9 @@ class LastHour:
         self._added = 0
 
     def version(self, now: float) -> tuple[int, int]:
-        """While this stays the same, so does what is told of the total."""
-        return _coarse(self._added), int(now // BUCKET_S)
+        """While this stays the same, so does what is told of the total: where there are many, it is
+        counted anew each minute."""
+        return min(self._added, FINE), int(now // BUCKET_S)
 
     def add(self, at: float, tokens: int, reasoning_tokens: int) -> None:
         """One response."""
@@ -105,32 +106,34 @@ class DatasetFigures:
     told_hour: tuple[tuple[int, int], LengthFigures | None] | None = None
     """The last hour as it was told, with the version of it."""
     _summary: tuple[int, LengthSummary] | None = None
-    _expected: tuple[tuple[int, int], Counter[int], Expected] | None = None
+    """With how many were stored then."""
+    _expected: tuple[int, int, Counter[int], Expected] | None = None
 
     def __post_init__(self) -> None:
         self.stored = sum(self.lengths.values())
 
-    def summary(self) -> LengthSummary:
+    def summary(self, *, exact: bool = False) -> LengthSummary:
         """Mean and quantiles of the lengths, counted anew when there are others: with thousands of
-        different lengths that takes milliseconds, and most datasets stand still."""
-        version = self._version()
-        if self._summary is None or self._summary[0] != version:
+        different lengths that takes milliseconds, and most datasets stand still. `exact`: of every
+        response, as where no more come; else up to one in FINE may be missing."""
+        if self._summary is None or self._others(self._summary[0], exact):
             found = lengths.quantiles(self.lengths, SHARES)
             bars = lengths.histogram(self.lengths, HISTOGRAM_EDGES)
-            self._summary = version, LengthSummary(lengths.mean(self.lengths), found, bars)
+            self._summary = self.stored, LengthSummary(lengths.mean(self.lengths), found, bars)
         return self._summary[1]
 
     def expected(self, longest: int) -> Expected:
-        """What the lengths lead to expect; worked out when there are others, as in `summary`."""
-        version = (self._version(), longest)
-        if self._expected is None or self._expected[:2] != (version, self.begun):
+        """What the lengths lead to expect; worked out when there are others, as in `summary`, or
+        other ones are begun."""
+        known = self._expected
+        if known is None or self._others(known[0], False) or known[1:3] != (longest, self.begun):
             found = lengths.expected(self.lengths, self.begun, longest)
-            self._expected = version, self.begun, found
-        return self._expected[2]
+            known = self._expected = self.stored, longest, self.begun, found
+        return known[3]
 
-    def _version(self) -> int:
-        """Changes when there are so many more responses that it shows in what is told of them."""
-        return _coarse(self.stored)
+    def _others(self, then: int, exact: bool) -> bool:
+        """There are so many more responses than then that it shows."""
+        return self.stored - then > (0 if exact else self.stored // FINE)
 
     @property
     def done(self) -> int:
@@ -170,8 +173,3 @@ class DatasetFigures:
         self.reasoned += reasoning > 0
         self.reasoning_tokens += reasoning
         self.hour.add(float(event["at"]), tokens, reasoning)
-
-
-def _coarse(count: int) -> int:
-    """Changes when `count` has grown by one in FINE."""
-    return count // max(1, count // FINE)

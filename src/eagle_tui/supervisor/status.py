@@ -136,13 +136,12 @@ def _together(
 ) -> DatasetStatus:
     """All datasets of prompts as if they were one."""
     mine = [row for row in rows if row.kind == "prompts"]
+    in_flight = sum(row.in_flight for row in mine)
     # Counted in the original, from which the copy takes it over: else it was counted every second.
-    figures.total.summary()
+    figures.total.summary(exact=not in_flight)
     _last_hour(figures.total, wall)
     data = replace(
-        figures.total,
-        prompts=sum(row.prompts or 0 for row in mine),
-        in_flight=sum(row.in_flight for row in mine),
+        figures.total, prompts=sum(row.prompts or 0 for row in mine), in_flight=in_flight
     )
     states = {row.state for row in mine}
     settled = states <= {"done", "capped", "skipped"}
@@ -188,7 +187,7 @@ def _figures_row(
     wall: float,
 ) -> DatasetStatus:
     """What is measured of a dataset, or of all of them; without its limits."""
-    mean, found, bars = data.summary()
+    mean, found, bars = data.summary(exact=state != "running")
     p50, p90, p95, p99 = found if found else (None, None, None, None)
     finished = data.stored
     hour = _last_hour(data, wall)
