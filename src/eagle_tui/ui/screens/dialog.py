@@ -203,7 +203,7 @@ class ActionDialog(ModalScreen[None]):
         if not preview.allowed:
             self._say(f"Refused: {preview.sentence}", "error")
         elif preview.drops_work:
-            self._say(f"{preview.sentence.rstrip('.')}. This throws work away.", "warn")
+            self._say(f"{preview.sentence}. This throws work away.", "warn")
         else:
             self._say(preview.sentence, "accent")
             if then_send:
