@@ -116,3 +116,12 @@ async def test_a_directory_that_was_moved_away_is_not_made_again(tmp_path: Path)
         assert not (tmp_path / "run").exists()
 
     await behind.during(act)
+
+
+async def test_it_leaves_at_once_though_it_wakes_seldom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "HEADERS_S", 3600.0)
+    behind = Behind(tmp_path)
+    async with asyncio.timeout(60):
+        await behind.during(behind.until_it_answers)

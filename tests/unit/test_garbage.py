@@ -9,12 +9,12 @@ from typing import Any
 import httpx
 import pytest
 
-from eagle_tui.client import last_status
 from eagle_tui.client_api import ClientError
 from eagle_tui.clock import ManualClock
-from eagle_tui.config import parse_config
+from eagle_tui.config.model import RunConfig
 from eagle_tui.pipeline.generation.answers import Trouble, read_outcome
 from eagle_tui.protocol import RunStatus, Status, SupervisorStatus
+from eagle_tui.reach import last_status
 from eagle_tui.reader import responses
 from eagle_tui.rundir import atomic, desired, jsonl
 from eagle_tui.rundir.desired import Desired
@@ -23,20 +23,13 @@ from eagle_tui.supervisor.board import Board
 from eagle_tui.supervisor.server.context import Context
 from eagle_tui.supervisor.store import Store
 
-CONFIG = """
-[target]
-model = "builtin:tiny"
-[[server]]
-url = "http://127.0.0.1:9"
-[[dataset]]
-name = "a"
-source = "a.jsonl"
-"""
 GARBAGE = ["[]", "1", "null", '"x"', "{", '{"schema": 99}', '{"run": [], "supervisor": 3}']
 
 
 @pytest.mark.parametrize("text", GARBAGE)
-async def test_orders_that_cannot_be_read_do_not_keep_a_run_down(text: str, tmp_path: Path) -> None:
+async def test_orders_that_cannot_be_read_do_not_keep_a_run_down(
+    text: str, tmp_path: Path, smallest: RunConfig
+) -> None:
     run, said = RunDir.at(tmp_path), []
     run.desired.write_text(text)
     clock, store = ManualClock(1.0), Store(run.state)
@@ -45,18 +38,18 @@ async def test_orders_that_cannot_be_read_do_not_keep_a_run_down(text: str, tmp_
         said.append(words)
 
     context = Context(run, store, clock, httpx.AsyncClient(), say, tuple)
-    board = Board(run, parse_config(CONFIG), store, clock, context)
+    board = Board(run, smallest, store, clock, context)
     assert board.desired.pause == "no"
     unreadable = text not in ("null", GARBAGE[-2], GARBAGE[-1])
     assert any("desired.json" in words[2] for words in said) is unreadable
 
 
-async def test_orders_outlive_the_state_file(tmp_path: Path) -> None:
+async def test_orders_outlive_the_state_file(tmp_path: Path, smallest: RunConfig) -> None:
     run, clock = RunDir.at(tmp_path), ManualClock(1.0)
     run.desired.write_text(Desired(pause="hold").model_dump_json())
     store = Store(run.state)
     context = Context(run, store, clock, httpx.AsyncClient(), lambda *_: None, tuple)
-    assert Board(run, parse_config(CONFIG), store, clock, context).desired.pause == "hold"
+    assert Board(run, smallest, store, clock, context).desired.pause == "hold"
 
 
 @pytest.mark.parametrize("text", [text for text in GARBAGE if text != "null"])
@@ -104,10 +97,12 @@ def test_a_server_that_answers_brackets(status: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"pause": 5}'])
-def test_wishes_that_cannot_be_read_leave_those_before_in_force(text: str, tmp_path: Path) -> None:
+def test_wishes_that_cannot_be_read_leave_those_before_in_force(
+    text: str, tmp_path: Path, smallest: RunConfig
+) -> None:
     run = RunDir.at(tmp_path)
     desired.write(run.desired, Desired(finish=("train",)))
-    watch = desired.Watch(run.desired, parse_config(CONFIG))
+    watch = desired.Watch(run.desired, smallest)
     run.desired.write_text(text)
     watch.follow()
     assert watch.desired.finish == ("train",)

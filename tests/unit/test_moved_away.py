@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from eagle_tui.clock import ManualClock
-from eagle_tui.config import parse_config
-from eagle_tui.rundir.paths import RunDir
+from eagle_tui.clock import Clock, ManualClock
 from eagle_tui.supervisor.core import GONE_S, SNAPSHOT_S, Supervisor
-from eagle_tui.supervisor.store import Store
 
-CONFIG = """
-[run]
-phases = ["bench"]
-[target]
-model = "builtin:tiny"
-[[server]]
-url = "http://127.0.0.1:9"
-[[dataset]]
-name = "a"
-source = "a.jsonl"
-"""
+Supervise = Callable[[Path, Clock], Supervisor]
 
 
 @pytest.mark.parametrize("removed", [False, True])
 async def test_nothing_is_made_anew_where_it_was(
-    tmp_path: Path, removed: bool, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, supervise: Supervise, removed: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = tmp_path / "run"
     root.mkdir()
-    run, clock = RunDir.at(root), ManualClock(1.0)
-    supervisor = Supervisor(run, parse_config(CONFIG), Store(run.state), clock)
+    clock = ManualClock(1.0)
+    supervisor = supervise(root, clock)
     assert not supervisor._round()
     assert (root / "status.json").exists()
     if removed:
@@ -49,11 +37,13 @@ async def test_nothing_is_made_anew_where_it_was(
     assert not root.exists()
 
 
-async def test_a_directory_that_comes_back_is_gone_on_with(tmp_path: Path) -> None:
+async def test_a_directory_that_comes_back_is_gone_on_with(
+    tmp_path: Path, supervise: Supervise
+) -> None:
     root = tmp_path / "run"
     root.mkdir()
-    run, clock = RunDir.at(root), ManualClock(1.0)
-    supervisor = Supervisor(run, parse_config(CONFIG), Store(run.state), clock)
+    clock = ManualClock(1.0)
+    supervisor = supervise(root, clock)
     root.rename(tmp_path / "moved")
     assert not supervisor._round()
     (tmp_path / "moved").rename(root)
