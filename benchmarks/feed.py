@@ -21,8 +21,8 @@ from typing import Any
 import largerun
 from harness import ANSWER_TOKENS, Instant, Server, answer, reply
 
-from eagle_tui.client import answers, last_status
 from eagle_tui.protocol import Status
+from eagle_tui.reach import answers, last_status
 from eagle_tui.rundir.paths import RunDir
 
 HERE = Path(__file__).parent

@@ -15,8 +15,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from eagle_tui.client import SocketClient, ensure_supervisor
+from eagle_tui.client import SocketClient
 from eagle_tui.client_api import ClientError
+from eagle_tui.reach import ensure_supervisor
 from eagle_tui.rundir.paths import RunDir
 
 SAMPLES = 3

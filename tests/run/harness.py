@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from eagle_tui import proc
-from eagle_tui.client import SocketClient, ensure_supervisor
+from eagle_tui.client import SocketClient
 from eagle_tui.protocol import Status
+from eagle_tui.reach import ensure_supervisor
 from eagle_tui.rundir.paths import RunDir
 
 EAGLE = [sys.executable, "-m", "eagle_tui"]

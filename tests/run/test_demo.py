@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from harness import Run
 
-from eagle_tui.client import last_status
 from eagle_tui.protocol import Status
+from eagle_tui.reach import last_status
 
 
 @pytest.mark.slow

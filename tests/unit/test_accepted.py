@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from eagle_tui.cli.make import make_run
-from eagle_tui.client import NotARun, require_run
 from eagle_tui.config import ConfigError
 from eagle_tui.proc import TOKEN_ENV
+from eagle_tui.reach import NotARun, require_run
 from eagle_tui.rundir import accepted
 from eagle_tui.rundir.paths import RunDir
 

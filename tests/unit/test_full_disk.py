@@ -14,8 +14,8 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from eagle_tui.client import StartFailed, start_supervisor
 from eagle_tui.config.presets import preset_text
+from eagle_tui.reach import StartFailed, start_supervisor
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.supervisor.app import make_app
 from eagle_tui.supervisor.core import Supervisor

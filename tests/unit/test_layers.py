@@ -30,7 +30,18 @@ LAYERS: dict[str, set[str]] = {
         "result",
     },
     "cli": {
-        *("client", "client_api", "protocol", "actions", "fmt", "text", "config", "rundir", "ui"),
+        *(
+            "client",
+            "reach",
+            "client_api",
+            "protocol",
+            "actions",
+            "fmt",
+            "text",
+            "config",
+            "rundir",
+            "ui",
+        ),
         *(
             "replay",
             "clock",
@@ -45,8 +56,9 @@ LAYERS: dict[str, set[str]] = {
         ),
     },
     "client": {
-        *("client_api", "protocol", "rundir", "reader", "versions", "records", "proc", "unixhttp"),
+        *("client_api", "protocol", "rundir", "reader", "reach", "versions", "records", "unixhttp"),
     },
+    "reach": {"client_api", "protocol", "rundir", "versions", "proc", "unixhttp"},
     "unixhttp": set(),
     "versions": {"protocol"},
     "client_api": {"protocol", "records", "result"},

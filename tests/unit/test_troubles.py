@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from eagle_tui import proc, rules, troubles
 from eagle_tui.cli import main as cli
-from eagle_tui.client import Halted, StartFailed, ensure_supervisor, halted, wait_gone
 from eagle_tui.config.presets import preset_text
 from eagle_tui.protocol import RunStatus, Status, SupervisorStatus
+from eagle_tui.reach import Halted, StartFailed, ensure_supervisor, halted, wait_gone
 from eagle_tui.rundir import owner
 from eagle_tui.rundir.owner import Owner
 from eagle_tui.rundir.paths import RunDir

@@ -13,7 +13,8 @@ from typing import TypeVar
 import click
 from rich.cells import cell_len, chop_cells
 
-from eagle_tui.client import NotARun, SocketClient, ensure_supervisor, require_run
+from eagle_tui.client import SocketClient
+from eagle_tui.reach import NotARun, ensure_supervisor, require_run
 from eagle_tui.rundir.nearby import nearby
 from eagle_tui.rundir.paths import RunDir
 

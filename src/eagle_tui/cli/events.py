@@ -15,9 +15,10 @@ from eagle_tui import fmt
 from eagle_tui.cli.common import RUN, rundir
 from eagle_tui.cli.headless import RETRY_S
 from eagle_tui.cli.look import ask_any
-from eagle_tui.client import Down, SocketClient, StartFailed, ensure_supervisor
+from eagle_tui.client import SocketClient
 from eagle_tui.client_api import ClientError, RunClient
 from eagle_tui.protocol import CommandStatus, Event, Severity
+from eagle_tui.reach import Down, StartFailed, ensure_supervisor
 from eagle_tui.records import JournalEntry, JournalMark, JournalQuery
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.text import visible

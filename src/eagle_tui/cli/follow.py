@@ -17,9 +17,9 @@ from eagle_tui.cli.headless import follow_to_the_end
 from eagle_tui.cli.look import ask_any, current
 from eagle_tui.cli.screen import open_screen
 from eagle_tui.cli.tables import add, table
-from eagle_tui.client import ensure_supervisor
 from eagle_tui.client_api import RunClient
 from eagle_tui.protocol import Estimate, Status
+from eagle_tui.reach import ensure_supervisor
 from eagle_tui.report.plan import Facts, plan_markdown
 from eagle_tui.report.status import status_markdown
 from eagle_tui.rundir.reports import write_plan

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 import click
 
 from eagle_tui import fmt
-from eagle_tui.client import Down, SocketClient, StartFailed, wait_gone
+from eagle_tui.client import SocketClient
 from eagle_tui.client_api import ClientError
 from eagle_tui.protocol import Event, PhaseStatus, Status
+from eagle_tui.reach import Down, StartFailed, wait_gone
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.text import visible
 

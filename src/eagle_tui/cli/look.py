@@ -10,10 +10,10 @@ import click
 
 from eagle_tui import fmt
 from eagle_tui.cli.common import ask
-from eagle_tui.client import Down, NotYours, last_status
 from eagle_tui.client_api import RunClient
 from eagle_tui.clock import SystemClock
 from eagle_tui.protocol import Status
+from eagle_tui.reach import Down, NotYours, last_status
 from eagle_tui.reader.files import RunFiles
 from eagle_tui.replay.timeline import Timeline
 from eagle_tui.rundir.paths import RunDir

@@ -17,9 +17,9 @@ from eagle_tui import __version__, troubles
 from eagle_tui.cli import streams, welcome
 from eagle_tui.cli.common import Exit, again, root
 from eagle_tui.cli.lazy import Commands
-from eagle_tui.client import Down, NotARun, StartFailed
 from eagle_tui.client_api import ClientError, NotFound
 from eagle_tui.config import ConfigError
+from eagle_tui.reach import Down, NotARun, StartFailed
 from eagle_tui.rundir.nearby import is_run
 from eagle_tui.text import visible
 

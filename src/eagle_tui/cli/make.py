@@ -14,10 +14,11 @@ import click
 from eagle_tui.cli.common import RUN, SET, Exit, again, rundir
 from eagle_tui.cli.headless import follow_to_the_end
 from eagle_tui.cli.screen import Looks, looks_options, open_screen
-from eagle_tui.client import SocketClient, ensure_supervisor, require_name
+from eagle_tui.client import SocketClient
 from eagle_tui.config import ConfigError, load_config, parse_config
 from eagle_tui.config.load import override, read_text
 from eagle_tui.config.presets import PRESETS, preset_text
+from eagle_tui.reach import ensure_supervisor, require_name
 from eagle_tui.rundir import atomic
 from eagle_tui.rundir.lookup import missing
 from eagle_tui.rundir.paths import RunDir

@@ -16,12 +16,13 @@ import click
 
 from eagle_tui.cli.common import RUN, Exit, again, root, rundir
 from eagle_tui.cli.look import at_end
-from eagle_tui.client import Down, SocketClient, answers, ensure_supervisor, last_status
+from eagle_tui.client import SocketClient
 from eagle_tui.client_api import ClientError, RunClient
 from eagle_tui.clock import SystemClock
 from eagle_tui.config.ui import read_ui
 from eagle_tui.place import EXAMPLES
 from eagle_tui.protocol import Status
+from eagle_tui.reach import Down, answers, ensure_supervisor, last_status
 from eagle_tui.replay.timeline import FASTEST, ReplayClock, Timeline, parse_at
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.ui.abilities import (

@@ -12,9 +12,10 @@ from eagle_tui import fmt
 from eagle_tui.actions import ACTIONS, Action, Param
 from eagle_tui.cli.common import Exit, ask, interactive, rundir
 from eagle_tui.cli.look import ask_files
-from eagle_tui.client import SocketClient, is_down, last_status, wait_gone
+from eagle_tui.client import SocketClient
 from eagle_tui.client_api import ClientError
 from eagle_tui.protocol import CommandStatus, Preview
+from eagle_tui.reach import is_down, last_status, wait_gone
 from eagle_tui.text import visible
 
 FAILED, REFUSED = 1, 3

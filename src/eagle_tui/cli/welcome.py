@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eagle_tui.client import last_status
 from eagle_tui.client_api import ClientError
+from eagle_tui.reach import last_status
 from eagle_tui.rundir.nearby import is_run, nearby
 from eagle_tui.rundir.paths import RunDir
 
