@@ -187,7 +187,7 @@ class _Bucket:
     def add(self, value: float) -> None:
         self.n += 1
         self.total += value
-        # Some hundred times a second: min and max cost five times as much.
+        # Some hundred times a second: min and max take more than twice as long.
         if value < self.low:
             self.low = value
         if value > self.high:

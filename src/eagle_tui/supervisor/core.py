@@ -41,7 +41,7 @@ TICK_S = 0.25
 CALM_TICK_S = 0.5
 LIVELY_S = 10.0
 """For so long after something happened there is a round every TICK_S, later every CALM_TICK_S: each
-costs half a thousandth of a core a second."""
+takes about a millisecond."""
 SECOND_S = 1.0
 SNAPSHOT_S = 10.0
 END_S = 5.0

@@ -23,6 +23,7 @@ from eagle_tui.rundir.paths import RunDir
 from eagle_tui.rundir.unixsocket import address
 
 HEADERS_S = 1.0
+"""How often the time in the answers' headers goes on."""
 LOOK_S = 1.0
 
 

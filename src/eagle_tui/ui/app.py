@@ -50,8 +50,7 @@ _HERE = Path(__file__).parent
 
 def _collect_again() -> None:
     """Look for garbage from now on, but not among what the program consists of: the pause of a full
-    look grows with that, and the garbage of half an hour would wait for the next one. What is
-    garbage by now would be kept for good otherwise, 6 MB."""
+    look grows with that. What is garbage by now would be kept for good otherwise: 6 MB."""
     gc.collect()
     gc.freeze()
     gc.enable()

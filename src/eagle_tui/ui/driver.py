@@ -100,7 +100,6 @@ class ScreenDriver(LinuxDriver):
 
         Textual's own loop reads a terminal that is gone again and again, at a whole core.
         """
-        was_terminal = os.isatty(self.fileno)
         ready = select.poll()
         ready.register(self.fileno, select.POLLIN)
         parser, decode = self._new_parser(), getincrementaldecoder("utf-8")("ignore").decode
@@ -115,8 +114,7 @@ class ScreenDriver(LinuxDriver):
                     self._gone()
                     return
                 if not data:
-                    if was_terminal:
-                        self._gone()
+                    self._gone()
                     return
             try:
                 for event in parser.feed(decode(data)) if data else ():

@@ -1,7 +1,7 @@
 """Memory that is free, given back to the system.
 
-glibc keeps what was freed between two things that are in use: after a day 8 MB of a screen, in
-which nothing is (`benchmarks/day.py`).
+glibc keeps what was freed between two things that are in use: some 4 MB of a screen after a few
+hours (`benchmarks/day.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cache
 
 GIVE_BACK_S = 300.0
-"""How often; it takes a millisecond."""
+"""How often."""
 
 
 def give_back() -> None:

@@ -1,7 +1,5 @@
-"""Leaving when the terminal is gone. Textual installs no handler for HUP and TERM, and its input
-thread spins on empty reads after a hang-up; a monitor that was left in a closed window would burn
-half a core for days.
-"""
+"""Leaving when the terminal is gone. Textual installs no handler for HUP and TERM, and a monitor
+that was left in a closed window must not stay there for days."""
 
 from __future__ import annotations
 
