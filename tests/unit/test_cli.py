@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import runpy
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import setuptools
 
 from eagle_tui.cli import main as cli
+from eagle_tui.cli.common import again
 from eagle_tui.config import load_config, parse_config
 from eagle_tui.config.presets import preset_text
 from eagle_tui.protocol import RunStatus, Status, SupervisorStatus
@@ -203,3 +205,21 @@ def test_another_user_s_run_is_told_apart_from_one_that_is_gone(
     assert "answers that user alone; as it was told at" in said.err
     assert run("pause", str(there.root), "-y") == 3
     assert "belongs to the user with uid" in capsys.readouterr().err
+
+
+def test_a_command_line_to_copy_calls_this_program_as_it_was_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "eagle-tui").touch(mode=0o755)
+    there = RunDir.at(tmp_path / "my run")
+
+    def told(path: Path, argv0: str) -> list[str]:
+        monkeypatch.setenv("PATH", str(path))
+        monkeypatch.setattr(sys, "argv", [argv0])
+        return shlex.split(again("attach", there))
+
+    rest = ["attach", str(there.root)]
+    assert told(tmp_path, "/elsewhere/eagle-tui") == ["eagle-tui", *rest]
+    assert told(tmp_path / "none", "/opt/bin/eagle-tui") == ["/opt/bin/eagle-tui", *rest]
+    module = [sys.executable, "-m", "eagle_tui"]
+    assert told(tmp_path / "none", "/src/eagle_tui/__main__.py") == [*module, *rest]

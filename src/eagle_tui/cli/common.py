@@ -76,14 +76,18 @@ def ask(run: RunDir, question: Callable[[SocketClient], Awaitable[T]]) -> T:
     return asyncio.run(once())
 
 
-def program() -> str:
-    """How this program can be called again: by name, or by its path when it is not on PATH."""
-    return "eagle-tui" if shutil.which("eagle-tui") else sys.argv[0]
+def program() -> list[str]:
+    """How this program can be called again: by name, or as it was when that is not on PATH."""
+    if shutil.which("eagle-tui"):
+        return ["eagle-tui"]
+    if Path(sys.argv[0]).name == "__main__.py":  # python -m eagle_tui
+        return [sys.executable, "-m", "eagle_tui"]
+    return [sys.argv[0]]
 
 
 def again(verb: str, run: RunDir) -> str:
     """A command line to copy into a shell."""
-    return shlex.join([program(), verb, str(run.root)])
+    return shlex.join([*program(), verb, str(run.root)])
 
 
 def width() -> int | None:
