@@ -98,8 +98,9 @@ def test_everything_is_installed_inside_the_one_package(monkeypatch: pytest.Monk
 
 
 def test_what_is_told_to_type_next_can_be_pasted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sys, "argv", ["/opt/bin/eagle-tui"])
     there = tmp_path / "my run $(x) 'y'"
     assert run("init", str(there)) == 0
     last = capsys.readouterr().out.splitlines()[-1]
