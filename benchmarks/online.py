@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import fmean
 
 import torch
-from extract import ON_CPU, ON_GPU, make_model, make_run
+from extract import KIND, ON_CPU, ON_GPU, make_model, make_run
 
 from eagle_tui.rundir import jsonl
 from eagle_tui.rundir.paths import RunDir
@@ -81,6 +81,8 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", help="directory of a target (default: a random one)")
+    parser.add_argument("--layers", type=int, help="of the random target")
+    parser.add_argument("--hidden", type=int, help="of the random target, a multiple of 64")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--tokens", type=int, help="in the data; they are gone through again")
@@ -98,8 +100,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=args.directory) as temp:
         model = args.model or str(Path(temp) / "model")
         if not args.model:
-            layers, hidden = (int(shape["layers"]), int(shape["hidden"])) if cuda else (4, 192)
-            make_model(Path(model), layers, hidden)
+            layers = args.layers or (int(shape["layers"]) if cuda else 4)
+            hidden = args.hidden or (int(shape["hidden"]) if cuda else 192)
+            make_model(Path(model), layers, hidden, KIND[cuda])
         model = str(Path(model).resolve())
         print(f"{'':10}{'tok/s':>10}{'data wait':>12}")
         for mode in ("stored", "online"):

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from types import TracebackType
 from typing import Final, Self
 
@@ -85,8 +86,8 @@ class _Document:
     ids: Tensor
     aux: Tensor
     last: Tensor
-    """Of the supervised positions only."""
     depths: Tensor
+    """The supervised positions."""
     tail: int
     """Rows of the tail."""
 
@@ -154,7 +155,7 @@ class Table:
             laid,
             torch.cat(anchors),
             torch.cat([d.depths for d in documents]),
-            _joined([d.last for d in documents], pin=pin),
+            _supervised(documents, pin=pin),
             tuple(numbers),
             tuple(len(d.depths) for d in documents),
         )
@@ -167,7 +168,7 @@ class Table:
         depths = torch.nonzero(row.mask == 1).flatten()
         depths = depths[depths > 0]
         tail = len(row.ids) - max(0, int(depths[0]) - self._steps)
-        return _Document(row.ids.long(), row.aux, row.last[depths], depths, tail)
+        return _Document(row.ids.long(), row.aux, row.last, depths, tail)
 
     def _nothing(self, like: Tensor | None) -> _Document:
         """As the other rows of the pack are, if there are any."""
@@ -176,7 +177,7 @@ class Table:
         return _Document(
             torch.zeros(2, dtype=torch.int64),
             torch.zeros(2, 3 * width, dtype=kind, device=device),
-            torch.zeros(0, width, dtype=kind, device=device),
+            torch.zeros(2, width, dtype=kind, device=device),
             torch.zeros(0, dtype=torch.int64),
             2,
         )
@@ -185,6 +186,18 @@ class Table:
 def pinned(tensor: Tensor) -> Tensor:
     """A tensor of the CPU in pinned memory; one of a device as it is."""
     return tensor if tensor.is_cuda or tensor.is_pinned() else tensor.pin_memory()
+
+
+def _supervised(documents: list[_Document], *, pin: bool) -> Tensor:
+    """[n, Ht]: the final states of the supervised positions of all documents."""
+    if not documents[0].last.is_cuda:
+        return _joined([d.last[d.depths] for d in documents], pin=pin)
+    # All at once: each index that goes to the GPU from ordinary memory waits for it, and who waits
+    # there then waits for the interpreter, which the thread that trains gives away every 5 ms.
+    ends = accumulate((len(d.last) for d in documents), initial=0)
+    places = torch.cat([d.depths + end for d, end in zip(documents, ends, strict=False)])
+    whole = torch.cat([d.last for d in documents])
+    return whole.index_select(0, places.pin_memory().to(whole.device, non_blocking=True))
 
 
 def _joined(parts: list[Tensor], *, pin: bool) -> Tensor:

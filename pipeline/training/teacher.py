@@ -44,7 +44,8 @@ class LiveTarget:
         device = self._capture.device
         self._stream: torch.cuda.Stream | None = None
         if device.type == "cuda":
-            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+            # It goes before the training's, which waits for what comes of it.
+            self._stream = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
         self.hidden_size = self._capture.hidden_size
         self.dtype = torch.bfloat16 if dtype == "float8" else STORED[dtype]
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from eagle_tui.pipeline.extraction.target import Capture
 from eagle_tui.pipeline.hidden import HiddenRow
+from eagle_tui.pipeline.shards import TokenRow
+from eagle_tui.pipeline.training.data import Table
+from eagle_tui.pipeline.training.sources import Entry
 from eagle_tui.pipeline.training.teacher import LiveTarget
 
 from .test_extract import stored, worst
@@ -89,3 +93,43 @@ def test_the_target_beside_the_training_gives_whole_states(tmp_path: Path) -> No
         for one, other in zip(found, wanted, strict=True):
             assert isinstance(one, HiddenRow) and isinstance(other, HiddenRow)
             assert one.aux.is_cuda and worst(one.aux.cpu(), other.aux) < 1e-3
+
+
+class Live:
+    """Rows to whose states the target is asked when a batch is made."""
+
+    parallel = False
+
+    def __init__(self, teacher: LiveTarget, rows: dict[str, TokenRow]) -> None:
+        self._teacher, self._rows = teacher, list(rows.items())
+        self.hidden_size, self.dtype = teacher.hidden_size, teacher.dtype
+        self.making = teacher.making
+
+    def entries(self) -> Iterator[Entry]:
+        return (Entry(name, "a", "here") for name, _ in self._rows)
+
+    def tokens(self, place: int) -> tuple[Tensor, Tensor]:
+        row = self._rows[place][1]
+        return torch.from_numpy(row.ids), torch.from_numpy(row.mask)
+
+    def states(self, places: Sequence[int], limit: int) -> list[HiddenRow | None]:
+        found = self._teacher.states([self._rows[place][1] for place in places])
+        return [row if isinstance(row, HiddenRow) else None for row in found]
+
+
+def test_a_batch_of_many_rows_waits_for_the_gpu_no_oftener_than_one_of_few(tmp_path: Path) -> None:
+    """Who waits gets the interpreter back only when the thread that trains lets it go."""
+    place = make_target(tmp_path / "model", hidden=256)
+    model = AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32).eval()
+    rows = make_rows(64, seed=1)
+    here = Table(Live(LiveTarget(model, (2, 4, 5), "float32", 1 << 20), rows), 4096, 3)
+    wanted = here.batch(list(range(len(here))))
+    there = Table(Live(LiveTarget(model.cuda(), (2, 4, 5), "float32", 1 << 20), rows), 4096, 3)
+    many = list(range(len(there)))
+    found = there.batch(many, pin=True)
+    assert found.supervised == wanted.supervised and torch.equal(found.anchors, wanted.anchors)
+    assert worst(found.last.cpu(), wanted.last) < 1e-3
+    assert worst(found.rows.aux.cpu(), wanted.rows.aux) < 1e-3
+    assert len(many) > 32
+    few = waits(lambda: there.batch(many[:4], pin=True))
+    assert waits(lambda: there.batch(many, pin=True)) <= few
