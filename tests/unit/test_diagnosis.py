@@ -72,6 +72,11 @@ EXPECTED = {
     "reproduced/chunk_not_pages-0.5.23": ("flag-value", "divisible by page_size"),
     "reproduced/dist_port_taken-0.5.23": ("dist-port", "port 44255, by which the ranks"),
     "reproduced/no_drafter-0.5.23": ("model", "'/models/not-there'"),
+    "reproduced/oom_load-0.5.17": ("oom-load", "while the server started (asked for 32.00 MiB"),
+    "reproduced/oom_prefill-0.5.17": ("oom-run", "in prefill (asked for 192.00 MiB more)"),
+    "reproduced/neighbour_took_memory-0.5.17": ("kv-pool", "0.1 leaves no memory"),
+    "reproduced/no_such_gpu-0.5.17": ("no-gpu", "asks for a GPU that is not there"),
+    "reproduced/no_flashinfer-0.5.17": ("backend", "needs flashinfer"),
     "reproduced/bad_override-0.5.23": ("exception", "Expecting property name"),
     "reproduced/lone_node-0.5.23": ("ranks", "only 1 of 2 ranks came together"),
     "reproduced/address_space-0.5.23": ("host-memory", "the host ran out of memory"),
@@ -121,8 +126,8 @@ def test_a_healthy_log_says_nothing(name: str) -> None:
 
 def test_permanent_is_what_another_start_cannot_help() -> None:
     assert {r.name for r in RULES if r.permanent} == {
-        "architecture", "bad-flag", "context-length", "driver", "engine", "flag-value", "model",
-        "model-file", "module", "no-gpu", "tokenizer", "warmup", "weights",
+        "architecture", "backend", "bad-flag", "context-length", "driver", "engine", "flag-value",
+        "model", "model-file", "module", "no-gpu", "tokenizer", "warmup", "weights",
     }  # fmt: skip
 
 

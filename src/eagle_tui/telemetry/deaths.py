@@ -130,6 +130,15 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "no-gpu",
+        r"CUDA error: invalid device ordinal",
+        "the server asks for a GPU that is not there",
+        "correct `gpus` of its [[server]] in run.toml (they count from 0), `tp`, `dp` or "
+        "`base-gpu-id`; `nvidia-smi` shows what is there, CUDA_VISIBLE_DEVICES may hide some",
+        "`invalid device ordinal`",
+        permanent=True,
+    ),
+    _rule(
+        "no-gpu",
         r"No accelerator \([^)]*\)[\w ]* is available",
         "the server sees no GPU",
         "correct `gpus` of its [[server]] in run.toml (they count from 0), or see what "
@@ -261,6 +270,15 @@ RULES: tuple[Rule, ...] = (
         "its Python does not have {what}",
         "install SGLang into the virtual environment that `server.command` starts",
         "`No module named`",
+        permanent=True,
+    ),
+    _rule(
+        "backend",
+        r"NameError: name '(?:Batch(?:Prefill|Decode)\w+|\w*[Ff]lash_?[Ii]nfer\w*)' is not defined",
+        "its attention backend needs flashinfer, which is not installed there or switched off",
+        "choose another attention-backend, or install flashinfer where SGLang is and take "
+        "SGLANG_IS_FLASHINFER_AVAILABLE away",
+        "`NameError: name 'BatchPrefill…' is not defined`",
         permanent=True,
     ),
     _rule(
