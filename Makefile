@@ -33,7 +33,7 @@ types: $(READY)
 # Most tests wait for processes, so three at a time finish sooner, also on two cores.
 JOBS ?= 3
 pytest: $(READY)
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # Real SGLang on this machine's CPU: installed into a cache of its own at the first time.
 SGLANG_VERSION ?= 0.5.23
