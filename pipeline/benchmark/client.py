@@ -51,7 +51,11 @@ async def ask(
     )
     todo = iter(range(len(bodies)))
     async with httpx.AsyncClient(
-        base_url=server.url, headers=bearer(section.api_key_env), limits=limits, timeout=None
+        base_url=server.url,
+        headers=bearer(section.api_key_env),
+        limits=limits,
+        timeout=None,
+        trust_env=False,  # no proxy stands between us and our own server
     ) as http:
 
         async def work() -> None:
@@ -117,7 +121,9 @@ def flush_cache(server: Server, section: ServerSection, clock: Clock) -> None:
     end = clock.monotonic() + _FLUSH_S
     while True:
         try:
-            answer = httpx.post(f"{server.url}/flush_cache", timeout=60.0, headers=headers)
+            answer = httpx.post(
+                f"{server.url}/flush_cache", timeout=60.0, headers=headers, trust_env=False
+            )
             if answer.status_code == _BUSY and clock.monotonic() < end:
                 time.sleep(_STOP_POLL_S)
                 continue

@@ -45,7 +45,7 @@ class Served:
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
         self._settings = worker.config.bench
-        self._section = launchable(worker.config)
+        self._section = launchable(worker)
         self._export = open_export(worker)
         self._refuse_wrong_algorithm()
         room = targets.context_length(worker.config, worker.run) - self._settings.max_new_tokens

@@ -16,11 +16,11 @@ from typing import Any
 import httpx
 
 from eagle_tui import proc
-from eagle_tui.config.command import command_line
-from eagle_tui.config.model import FlagValue, RunConfig, ServerSection
+from eagle_tui.config.command import command_line, retuned
+from eagle_tui.config.model import FlagValue, ServerSection
 from eagle_tui.config.target import NoSuchModel
 from eagle_tui.ports import free_port, port_taken
-from eagle_tui.rundir import atomic, keys
+from eagle_tui.rundir import atomic, desired, keys
 from eagle_tui.rundir.identity import identity
 
 from ..worker import Refused, Stopped, Worker
@@ -38,11 +38,14 @@ class ServerError(RuntimeError):
     """The server did not start, died, or does not do what it was started for."""
 
 
-def launchable(config: RunConfig) -> ServerSection:
-    """The server of run.toml that can be started with other flags. Refused when there is none."""
-    for section in config.server:
+def launchable(worker: Worker) -> ServerSection:
+    """The server of run.toml that can be started with other flags; its own are those in force, with
+    what was retuned. Refused when there is none."""
+    for section in worker.config.server:
         if section.engine == "sglang" and section.command:
-            return section
+            wanted = desired.read(worker.run.desired, worker.config)
+            flags = retuned(section.flags, wanted.tuned.get(section.name, {}))
+            return section.model_copy(update={"flags": flags})
     raise Refused(
         "There is no SGLang server that could be started here: a [[server]] with engine "
         '"sglang" and a command is needed, since it is started with other flags.'
@@ -52,10 +55,9 @@ def launchable(config: RunConfig) -> ServerSection:
 def merged(
     section: ServerSection, more: Mapping[str, FlagValue], *, without: tuple[str, ...] = ()
 ) -> dict[str, FlagValue]:
-    """The section's flags, with dashes, less those that begin with one of `without`, and with
+    """The section's flags (of `launchable`) less those that begin with one of `without`, and with
     `more` on top."""
-    own = {name.replace("_", "-"): value for name, value in section.flags.items()}
-    kept = {name: value for name, value in own.items() if not name.startswith(without or ("\0",))}
+    kept = {k: v for k, v in section.flags.items() if not k.startswith(without or ("\0",))}
     return {**kept, **more}
 
 
@@ -96,7 +98,9 @@ class Server:
         """/server_info: every argument as the server took it."""
         headers = bearer(self._section.api_key_env)
         try:
-            answer = httpx.get(f"{self.url}/server_info", timeout=_ASK_S, headers=headers)
+            answer = httpx.get(
+                f"{self.url}/server_info", timeout=_ASK_S, headers=headers, trust_env=False
+            )
             body = answer.raise_for_status().json()
         except (httpx.HTTPError, ValueError) as error:
             raise ServerError(f"{self.url}: does not tell its settings ({error})") from error
@@ -170,7 +174,8 @@ class Server:
 
     def _healthy(self) -> bool:
         try:
-            return httpx.get(f"{self.url}/health", timeout=_ASK_S).status_code == 200
+            answer = httpx.get(f"{self.url}/health", timeout=_ASK_S, trust_env=False)
+            return answer.status_code == 200
         except httpx.HTTPError:
             return False
 

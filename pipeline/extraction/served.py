@@ -116,7 +116,7 @@ class Passes:
         self._target = target
         self._quarantine = quarantine
         self._reader = RowReader(post.run)
-        self._section = launchable(post.config)
+        self._section = launchable(lead.worker)
         self._dtype = post.task.metadata["dtype"]
         self._parts = post.directory / "parts"
         self._head = target.head().float()

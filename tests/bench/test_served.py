@@ -17,7 +17,8 @@ from eagle_tui import proc
 from eagle_tui.pipeline import bench
 from eagle_tui.pipeline.benchmark.sweep import Variant, variants
 from eagle_tui.pipeline.worker import main
-from eagle_tui.rundir import atomic, jsonl
+from eagle_tui.rundir import atomic, desired, jsonl
+from eagle_tui.rundir.desired import Desired
 from eagle_tui.rundir.paths import RunDir
 
 from .world import make_drafter, make_run, make_target
@@ -69,8 +70,14 @@ def test_baseline_and_drafter_in_turn_over_the_sweep(
     monkeypatch.setenv("FAKE_PASS_S", "0.006")
     server = "[server.flags]\ndtype = 'float32'\nspeculative-num-steps = 9\n"
     run = served_run(tmp_path / "run", place, server, steps=[1, 3, 5], concurrency=[1, 4])
+    # What was retuned holds here, too; a proxy of the machine's is never asked for our server.
+    wanted = Desired(tuned={"server": {"mem-fraction-static": "0.7", "enable-mixed-chunk": "true"}})
+    desired.write(run.desired, wanted)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     assert run_bench(run) == 0, events(run)[-1]
     first, *others = starts(log)
+    assert first[first.index("--mem-fraction-static") + 1] == "0.7"
+    assert "--enable-mixed-chunk" in first
     assert "--dtype" in first and not any(word.startswith("--speculative") for word in first)
     assert [f[f.index("--speculative-num-steps") + 1] for f in others] == ["1", "3", "5"]
     assert all(f[f.index("--speculative-algorithm") + 1] == "EAGLE3" for f in others)

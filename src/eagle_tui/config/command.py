@@ -14,6 +14,26 @@ from pathlib import Path
 from eagle_tui.config.model import FlagValue, RunConfig, ServerSection
 from eagle_tui.config.target import model_location
 
+TRUE = ("true", "on", "yes")
+FALSE = ("false", "off", "no")
+"""How an operator sets a switch."""
+
+
+def retuned(
+    flags: Mapping[str, FlagValue], tuned: Mapping[str, str | None]
+) -> dict[str, FlagValue]:
+    """Flags of run.toml, with dashes, and over them what was retuned (`desired.tuned`)."""
+    found = {name.replace("_", "-"): value for name, value in flags.items()}
+    for name, value in tuned.items():
+        before = found.pop(name, None)
+        if value is None or value.lower() in FALSE:
+            continue
+        if value.lower() in TRUE:
+            found[name] = True
+        else:
+            found[name] = value.split() if isinstance(before, list) else value
+    return found
+
 
 def flag_words(flags: Mapping[str, FlagValue]) -> list[str]:
     """`{"tp": 2, "enable-metrics": True}` → `--tp 2 --enable-metrics`; false leaves a flag out."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from eagle_tui.config.command import FALSE, TRUE
 from eagle_tui.supervisor.tuning.flags import Flags, plain
 from eagle_tui.supervisor.tuning.settings import BY_NAME, setting
 
-TRUE = ("true", "on", "yes")
-FALSE = ("false", "off", "no")
 MANY = 1000
 NUMBER = re.compile(r"-[\d.]")
 

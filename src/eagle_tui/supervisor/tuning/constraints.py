@@ -11,9 +11,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from eagle_tui.config.command import FALSE, TRUE
 from eagle_tui.supervisor.tuning.arguments import (
-    FALSE,
-    TRUE,
     apply,
     is_switch,
     main_name,
