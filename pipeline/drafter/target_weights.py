@@ -4,6 +4,7 @@ language-model head, final norm. Handles one file, sharded checkpoints and tied 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -26,9 +27,16 @@ _NORM: Final = (
     "final_layernorm.weight",
     "ln_f.weight",
     "final_layer_norm.weight",
+    "final_norm.weight",
 )
 _NOT_THE_MODEL: Final = ("visual", "vision", "audio", "mtp", "layers.", "draft")
 """Parts of names that belong to towers and to prediction layers, not to the language model."""
+_ONE_PLUS: Final = re.compile(
+    r"(?:gemma|gemma2|gemma3|recurrent_gemma|vaultgemma|qwen3_next|qwen3_5|qwen3_5_moe"
+    r"|minimax_m3_vl|muse_glimmer|muse_spark|step3p[57])(?:_text)?"
+)
+"""Model types whose norms multiply by one plus their weight, as their classes in transformers do.
+Gemma 3n and Gemma 4 multiply by the weight itself."""
 _INDEX: Final = "model.safetensors.index.json"
 _PATTERNS: Final = ["*.safetensors", "*.json"]
 
@@ -87,7 +95,7 @@ class TargetWeights:
         """[Ht]: weight of the norm before the head. One is added where the model's norms multiply
         by one plus their weight."""
         weight = self._read("the final norm", _NORM)
-        return weight + 1 if str(self.text.get("model_type", "")).startswith("gemma") else weight
+        return weight + 1 if _ONE_PLUS.fullmatch(str(self.text.get("model_type"))) else weight
 
     def eos_ids(self) -> frozenset[int]:
         """Every id that ends an answer, of config.json, generation_config.json and tokenizer."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -80,8 +81,46 @@ def test_rows_beyond_the_vocabulary_are_cut(tmp_path: Path) -> None:
     assert make(tmp_path, tensors(), vocab_size=7).head().shape == (7, H)
 
 
-def test_norms_that_add_one(tmp_path: Path) -> None:
-    assert make(tmp_path, tensors(), model_type="gemma3_text").final_norm().tolist() == [1.5] * H
+SMALL = {
+    **{"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4},
+    **{"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8},
+}
+LINEAR = {f"linear_{what}_head_dim": 8 for what in ("key", "value")}
+HEADS = {"linear_num_value_heads": 4, "linear_num_key_heads": 2}
+EXPERTS = {
+    **{"num_experts": 4, "num_experts_per_tok": 2},
+    **{"moe_intermediate_size": 16, "shared_expert_intermediate_size": 16},
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "more"),
+    [
+        ("LlamaConfig", {}),
+        ("Gemma2Config", {}),
+        ("Gemma3TextConfig", {}),
+        ("Gemma4TextConfig", {}),
+        ("RecurrentGemmaConfig", {"lru_width": 32}),
+        ("VaultGemmaConfig", {}),
+        ("Qwen3Config", {}),
+        ("Qwen3NextConfig", {**LINEAR, **HEADS, **EXPERTS}),
+        ("Qwen3_5TextConfig", {**LINEAR, **HEADS}),
+    ],
+)
+def test_the_final_norm_is_what_the_model_multiplies_by(
+    tmp_path: Path, config: str, more: dict[str, int]
+) -> None:
+    if not hasattr(transformers, config):
+        pytest.skip(f"this transformers has no {config}")
+    made = getattr(transformers, config)(**SMALL, **more)
+    model: Any = transformers.AutoModelForCausalLM.from_config(made).float()
+    norm = getattr(model.model, "norm", None) or model.model.final_norm
+    torch.nn.init.uniform_(norm.weight, 0.2, 0.6)
+    model.save_pretrained(tmp_path)
+    rows = torch.randn(3, 32)
+    scaled = rows * torch.rsqrt(rows.pow(2).mean(-1, keepdim=True) + 1e-6)
+    found = TargetWeights.open(tmp_path).final_norm()
+    assert torch.allclose(norm(rows), found * scaled, atol=1e-4)
 
 
 def test_logits_may_be_scaled_and_capped(tmp_path: Path) -> None:
