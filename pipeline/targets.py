@@ -34,6 +34,11 @@ def resolve_model(config: RunConfig, run: RunDir) -> str:
         raise Refused(str(error)) from error
 
 
+def template_path(written: str, run: RunDir) -> Path:
+    """The file of `target.chat_template`, from the run's directory on."""
+    return run.root / Path(written).expanduser()
+
+
 def load_tokenizer(config: RunConfig, run: RunDir) -> PreTrainedTokenizerBase:
     """The target's tokenizer, with the chat template of run.toml if it names one.
 
@@ -56,8 +61,7 @@ def load_tokenizer(config: RunConfig, run: RunDir) -> PreTrainedTokenizerBase:
         )
         raise Refused(f"target.model {target.model!r}: no tokenizer ({error}).{hint}") from error
     if target.chat_template is not None:
-        path = Path(target.chat_template).expanduser()
-        path = path if path.is_absolute() else run.root / path
+        path = template_path(target.chat_template, run)
         try:
             tokenizer.chat_template = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:

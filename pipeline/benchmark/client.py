@@ -18,6 +18,9 @@ from .serving import Server, ServerError, bearer
 
 _STOP_POLL_S = 0.25
 _FLUSH_S = 20.0
+_HUNG_S = 900.0
+"""A server that answers none of what it was asked for so long hangs: a long prefill takes seconds,
+an answer of the benchmark a minute."""
 _BUSY = 400
 """What SGLang answers to an order to flush while a request runs."""
 _KEEP_ALIVE_S = 4.0
@@ -57,8 +60,10 @@ async def ask(
         timeout=None,
         trust_env=False,  # no proxy stands between us and our own server
     ) as http:
+        last = worker.clock.monotonic()
 
         async def work() -> None:
+            nonlocal last
             for place in todo:
                 began = worker.clock.monotonic()
                 try:
@@ -68,19 +73,23 @@ async def ask(
                         raise
                     refused(place, error)
                     continue
+                finally:
+                    last = worker.clock.monotonic()
                 await answered(place, body, worker.clock.monotonic() - began)
 
         async def watch() -> None:
             while not worker.stop.is_set():
                 if died := server.dead():
                     raise ServerError(died)
+                if worker.clock.monotonic() - last > _HUNG_S:
+                    raise ServerError(f"{server.url}: answered nothing for {_HUNG_S:.0f} s")
                 await asyncio.sleep(_STOP_POLL_S)
             raise Stopped
 
         watching = asyncio.create_task(watch())
         workers = [asyncio.create_task(work()) for _ in range(min(concurrency, len(bodies)))]
+        working: asyncio.Future[Any] = asyncio.gather(*workers)
         try:
-            working: asyncio.Future[Any] = asyncio.gather(*workers)
             both: set[asyncio.Future[Any]] = {working, watching}
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             # A server that died explains a request that broke off, so it is looked at first.
@@ -90,7 +99,7 @@ async def ask(
         finally:
             for task in (watching, *workers):
                 task.cancel()
-            await asyncio.gather(watching, *workers, return_exceptions=True)
+            await asyncio.gather(watching, working, *workers, return_exceptions=True)
 
 
 async def _post(http: httpx.AsyncClient, server: Server, body: dict[str, Any]) -> dict[str, Any]:

@@ -138,23 +138,30 @@ class DrafterConfig:
             # Latent attention has no keys and values of that shape; take what kernels like best.
             head_dim, heads, kv_heads = _plain_heads(hidden)
         theta, scaling = target_rope(text)
+        inner = intermediate_size or _widest(text.get("intermediate_size"), 4 * hidden)
         return cls(
             hidden_size=hidden,
             num_attention_heads=heads,
             num_key_value_heads=kv_heads,
             head_dim=head_dim,
-            intermediate_size=intermediate_size or int(text.get("intermediate_size", 4 * hidden)),
+            intermediate_size=inner,
             vocab_size=vocabulary,
             draft_vocab_size=min(draft_vocab_size, vocabulary),
             layers=layers,
             max_position_embeddings=context,
-            rms_norm_eps=float(text.get("rms_norm_eps", 1e-6)),
+            rms_norm_eps=float(text.get("rms_norm_eps") or 1e-6),
             rope_theta=theta,
             rope_scaling=scaling,
             dtype=dtype,
             bos_token_id=_first(target.get("bos_token_id", text.get("bos_token_id"))),
             eos_token_id=target.get("eos_token_id", text.get("eos_token_id")),
         )
+
+
+def _widest(value: Any, default: int) -> int:
+    """A size that config.json may give for each layer, or leave out."""
+    sizes = [int(v) for v in (value if isinstance(value, list) else [value]) if v]
+    return max(sizes, default=default)
 
 
 def text_config(body: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,9 @@ def target_rope(config: dict[str, Any]) -> tuple[float, dict[str, Any] | None]:
     becomes None: the drafter is then trained and served with plain rotations of the same base.
     """
     found = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if isinstance(found, dict) and found and all(isinstance(v, dict) for v in found.values()):
+        # One for each type of layer. A drafter attends to everything, as the full ones do.
+        found = found.get("full_attention") or next(iter(found.values()))
     scaling: dict[str, Any] = dict(found) if isinstance(found, dict) else {}
     theta = float(scaling.pop("rope_theta", None) or config.get("rope_theta") or 10_000.0)
     kind = str(scaling.pop("rope_type", None) or scaling.pop("type", None) or "default")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections import Counter, deque
 from collections.abc import Callable
@@ -30,6 +31,7 @@ from .target import (
     text_config,
 )
 from .task import (
+    WINDOW,
     Task,
     Work,
     fingerprint,
@@ -74,6 +76,9 @@ class Lead:
     def run(self) -> None:
         """Do the phase. Refused, Failed and Stopped as `worker.main` expects them."""
         inputs = manifest.inputs_of(self._worker.config, self._worker.run, "extract")
+        if self._settings.mode != "rolling":
+            # Of a training that was rolling before.
+            shutil.rmtree(self._worker.run.phase("extract") / WINDOW, ignore_errors=True)
         task = self._plan(inputs)
         post = self._post(task)
         self._team.tell("task", task.to_json())

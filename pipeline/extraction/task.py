@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from eagle_tui.config.model import RunConfig
 from eagle_tui.rundir import atomic, jsonl, manifest
@@ -96,6 +96,10 @@ def _new_directory(root: Path, attempt: int) -> Path:
 def _read_task(directory: Path) -> str:
     body = atomic.read_json(directory / _TASK)
     return str(body.get("key")) if isinstance(body, dict) else ""
+
+
+WINDOW: Final = "window"
+"""Directory of the states that a training extracts by itself, window by window."""
 
 
 def tidy(directory: Path) -> None:

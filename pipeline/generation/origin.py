@@ -11,6 +11,7 @@ from eagle_tui.config.model import RunConfig
 from eagle_tui.rundir import atomic, manifest
 from eagle_tui.rundir.paths import RunDir
 
+from ..targets import template_path
 from ..worker import Refused
 
 FILE = "target.json"
@@ -21,7 +22,7 @@ def describe(config: RunConfig, run: RunDir) -> dict[str, str]:
     target = config.target
     template = "the tokenizer's"
     if target.chat_template:
-        template = manifest.file_fingerprint(run.root / target.chat_template)
+        template = manifest.file_fingerprint(template_path(target.chat_template, run))
     return {
         "model": target.model,
         "chat_template": template,

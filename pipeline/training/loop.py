@@ -95,7 +95,12 @@ class Loop:
         self._report.begin(self._state, self._total)
         ending: Ending | None = None
         while ending is None:
-            ending = self._span() if self._state.step < self._total else self._end("")
+            if self._state.step >= self._total:
+                ending = self._end("")
+            elif self._given_up():  # before a kill, that is
+                ending = self._end(self._no_better())
+            else:
+                ending = self._span()
         if not ending.stopped:
             self._feed.end()
         return ending
@@ -138,9 +143,19 @@ class Loop:
                 if save:
                     self._save()
                 self._step(self._next(ahead))
-                if self._state.step % s.validate_steps == 0 and self._validate():
-                    return self._end(f"no better after {s.patience} validations")
+                if self._state.step % s.validate_steps == 0:
+                    self._validate()
+                    if self._given_up():
+                        return self._end(self._no_better())
         return None
+
+    def _given_up(self) -> bool:
+        """It is time to stop early."""
+        patience = self._s.settings.patience
+        return patience is not None and self._state.validations >= patience
+
+    def _no_better(self) -> str:
+        return f"no better after {self._s.settings.patience} validations"
 
     def _end(self, why: str) -> Ending:
         """End for good: what is there is judged and kept."""
@@ -218,10 +233,10 @@ class Loop:
             )
         self._report.metric(self._state, self._total, values)
 
-    def _validate(self) -> bool:
-        """Judge the held-out rows; True when it is time to stop early."""
+    def _validate(self) -> None:
+        """Judge the held-out rows."""
         if not len(self._s.val):
-            return False
+            return
         s = self._s.settings
         with self._meter.pause(self._s.clock):
             self._s.model.eval()
@@ -239,7 +254,6 @@ class Loop:
         self._report.verdict(self._state, verdict, better=better)
         if better:
             self._save(best=True)
-        return s.patience is not None and self._state.validations >= s.patience
 
     def _judge(self, verdict: Verdict) -> bool:
         accept, before = verdict.overall.accept, self._state.accept

@@ -26,7 +26,7 @@ from ..extraction.disk import GB, Room, bytes_needed, free_bytes, gigabytes
 from ..extraction.job import Extraction, Post
 from ..extraction.lead import open_rank
 from ..extraction.plan import RowRef, finished_shards, ids_done, make_batches, shard_number
-from ..extraction.task import Task, tidy
+from ..extraction.task import WINDOW, Task, tidy
 from ..extraction.team import LocalStore, Team
 from ..hidden import HiddenError
 from ..shards import TokenRow
@@ -39,7 +39,6 @@ from .report import Reporter
 from .sources import WindowRows
 from .window import WindowTooSmall, usable, window_end
 
-DIRECTORY: Final = "window"
 _STATE: Final = "window.json"
 _QUARANTINE: Final = "quarantine-*.jsonl"
 
@@ -69,7 +68,7 @@ class Rolling:
         self._refs = [self._reader.cut(source.refs[place]) for place in table.places]
         width, dtype = source.hidden_size, self._settings.dtype
         self._sizes = np.array([bytes_needed([ref], width, dtype) for ref in self._refs], np.int64)
-        self._root = worker.run.phase("extract") / DIRECTORY
+        self._root = worker.run.phase("extract") / WINDOW
         self._rank: Extraction | None = None
 
     # -- what the loop asks for --------------------------------------------------------------------
@@ -186,7 +185,7 @@ class Rolling:
     def _open_rank(self, number: int) -> Extraction:
         ranks, worker = self._ranks, self._worker
         team = Team(ranks.rank, ranks.world, int(os.environ.get("LOCAL_RANK", "0")), LocalStore())
-        task = Task(DIRECTORY, number, self._metadata)
+        task = Task(WINDOW, number, self._metadata)
         # Its own event, never set: ranks stop together, between two batches.
         post = Post(worker.run, worker.config, worker.clock, threading.Event(), team, task)
         if self._rank is None:

@@ -56,6 +56,11 @@ def test_rotations_are_those_of_transformers(scaling: dict[str, Any] | None, the
         ({"rope_theta": 1e4, "rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, (1e4, None)),
         ({"rope_theta": 1e6, "rope_scaling": {"type": "mrope", "mrope_section": [1, 2, 3]}},
          (1e6, None)),
+        # One for each type of layer: that of the layers that see everything.
+        ({"rope_parameters": {
+            "sliding_attention": {"rope_theta": 1e4, "rope_type": "default"},
+            "full_attention": {"rope_theta": 1e6, "rope_type": "linear", "factor": 8.0}}},
+         (1e6, {"rope_type": "linear", "factor": 8.0})),
     ],
 )  # fmt: skip
 def test_rope_of_a_target(config: dict[str, Any], expected: tuple[float, Any]) -> None:
@@ -73,6 +78,21 @@ def test_a_drafter_for_latent_attention_has_plain_heads() -> None:
     ids = made.to_json()["eagle_config"]["eagle_aux_hidden_state_layer_ids"]
     assert ids == [1, 29, 57]
     assert DrafterConfig.from_json(made.to_json()) == made
+
+
+@pytest.mark.parametrize(
+    ("more", "inner"),
+    [({}, 256), ({"intermediate_size": None}, 256), ({"intermediate_size": [64, 96]}, 96)],
+)
+def test_a_target_may_leave_sizes_out_or_give_them_by_layer(
+    more: dict[str, Any], inner: int
+) -> None:
+    target = {
+        **{"hidden_size": 64, "num_attention_heads": 4, "vocab_size": 100, "rms_norm_eps": None},
+        **{"max_position_embeddings": 128, "num_hidden_layers": 8, **more},
+    }
+    made = DrafterConfig.for_target(target, (2, 4, 5), 50)
+    assert made.intermediate_size == inner and made.rms_norm_eps == 1e-6
 
 
 def test_the_vocabulary_is_by_frequency_then_by_id() -> None:

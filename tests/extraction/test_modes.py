@@ -48,6 +48,17 @@ def world_of(root: Path, mode: str, *, rows: Any = None, **train: Any) -> World:
     return world
 
 
+def test_the_window_of_a_rolling_training_goes_with_the_mode(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "rolling")
+    window = world.run.phase("extract") / "window"
+    window.mkdir()
+    (window / "hidden-00000.safetensors").write_bytes(b"x")
+    assert world.extract() == 0 and window.exists()
+    world.settings(**EXTRACT, mode="stored")
+    assert world.extract() == 0, world.end()
+    assert not window.exists()
+
+
 def losses(world: World) -> list[float]:
     """Of every step of the newest attempt."""
     return [e["values"]["loss"] for e in world.events("train") if e["e"] == "metric"]

@@ -35,6 +35,20 @@ def test_another_target_is_refused_once_there_are_responses(tmp_path: Path) -> N
         origin.check(config("n", 'chat_template = "t.jinja"'), run)
 
 
+def test_a_template_in_the_home_directory_counts_by_what_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "t.jinja").write_text("x")
+    run, written = RunDir.at(tmp_path), 'chat_template = "~/t.jinja"'
+    origin.check(config(extra=written), run)
+    run.responses("a").write_text('{"id": "x"}\n')
+    origin.check(config(extra=written), run)
+    (tmp_path / "t.jinja").write_text("another")
+    with pytest.raises(Refused, match="chat_template"):
+        origin.check(config(extra=written), run)
+
+
 def test_a_setting_that_changes_no_answer_may_change(tmp_path: Path) -> None:
     run = RunDir.at(tmp_path)
     origin.check(config(), run)

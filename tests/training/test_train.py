@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from eagle_tui.pipeline.drafter.module import Drafter, KVCache
 from eagle_tui.pipeline.drafter.target_weights import TargetWeights
-from eagle_tui.pipeline.training import checkpoints, loop, report
+from eagle_tui.pipeline.training import checkpoints, loop, report, session
 from eagle_tui.pipeline.training.session import train
 from eagle_tui.pipeline.worker import Failed, Refused, Stopped
 from eagle_tui.rundir import atomic, manifest
@@ -186,6 +186,25 @@ def test_it_stops_early_when_validations_get_no_better(world: World) -> None:
     made = manifest.read(world.run, "train")
     assert made is not None and made.counts["ended"] == "no better after 2 validations"
     assert made.counts["steps"] <= 8 < made.counts["of_steps"] and made.early == ""
+
+
+def test_an_early_stop_that_was_killed_before_its_export_stands(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.configure(epochs=50, patience=2, validate_steps=2, learning_rate=1e-9)
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "publish", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            world.train()
+    steps = world.state()["step"]
+    world.train(2)
+    made = manifest.read(world.run, "train")
+    assert made is not None and made.counts["ended"] == "no better after 2 validations"
+    assert made.counts["steps"] == steps
+
+
+def _killed(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_a_number_of_steps_can_be_set(world: World) -> None:
