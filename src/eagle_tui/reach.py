@@ -8,6 +8,7 @@ stopped (`down`) is not.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import shutil
@@ -19,7 +20,7 @@ from pathlib import Path
 from eagle_tui import proc
 from eagle_tui.client_api import ClientError
 from eagle_tui.protocol import Status
-from eagle_tui.rundir import atomic, owner
+from eagle_tui.rundir import atomic, environment, owner
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.rundir.unixsocket import address
 from eagle_tui.unixhttp import NoAnswer, UnixHttp
@@ -139,9 +140,15 @@ def require_run(run: RunDir) -> None:
 
 
 def start_supervisor(run: RunDir, *, up: bool = False) -> None:
-    """Start a detached supervisor and wait until it answers. StartFailed with what it said."""
+    """Start a detached supervisor and wait until it answers. StartFailed with what it said. Without
+    `up` it gets the environment of the last one."""
     log = run.log("supervisor", 1)
     log.parent.mkdir(parents=True, exist_ok=True)
+    if up:
+        # On a full disk the run comes up all the same, and goes by this shell's afterwards.
+        with contextlib.suppress(OSError):
+            environment.keep(run)
+    environ = dict(os.environ) if up else environment.restored(run)
     argv = [sys.executable, "-m", "eagle_tui.supervisor", str(run.root)]
     with log.open("ab") as out:
         said_from = out.tell()
@@ -152,7 +159,7 @@ def start_supervisor(run: RunDir, *, up: bool = False) -> None:
             stderr=subprocess.STDOUT,
             cwd=run.root,
             # The run directory is data: nothing in it is ever imported.
-            env={**os.environ, "PYTHONSAFEPATH": "1"},
+            env={**environ, "PYTHONSAFEPATH": "1"},
             start_new_session=True,
         )
     began = time.monotonic()

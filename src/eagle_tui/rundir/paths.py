@@ -40,6 +40,11 @@ class RunDir:
         return self.root / "flagged.json"
 
     @property
+    def environment(self) -> Path:
+        """Where the run was brought up: its environment variables, none of them a secret."""
+        return self.root / ".environment.json"
+
+    @property
     def lock(self) -> Path:
         return self.root / "supervisor.lock"
 
