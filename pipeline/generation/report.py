@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +24,7 @@ class Report:
     def __init__(self, log: WorkerLog, clock: Clock) -> None:
         self._log = log
         self._clock = clock
+        self._lock = threading.Lock()  # retries are carried out in a thread beside the pool
         self._waiting: deque[tuple[str, dict[str, Any]]] = deque()
         self._last: dict[str, tuple[dict[str, Any], float]] = {}
 
@@ -37,13 +39,14 @@ class Report:
 
     def flush(self) -> None:
         """Write what waits, as far as the disk takes it."""
-        while self._waiting:
-            kind, fields = self._waiting[0]
-            try:
-                self._log.emit(kind, **fields)
-            except OSError:
-                return  # the writer of the responses meets the same disk and says so
-            self._waiting.popleft()
+        with self._lock:
+            while self._waiting:
+                kind, fields = self._waiting[0]
+                try:
+                    self._log.emit(kind, **fields)
+                except OSError:
+                    return  # the writer of the responses meets the same disk and says so
+                self._waiting.popleft()
 
     def flow(
         self,
