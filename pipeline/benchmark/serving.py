@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 
 from eagle_tui import proc
-from eagle_tui.config.command import command_line, retuned
+from eagle_tui.config.command import command_line, retuned, server_environment
 from eagle_tui.config.model import FlagValue, ServerSection
 from eagle_tui.config.target import NoSuchModel
 from eagle_tui.ports import free_port, port_taken
@@ -132,10 +132,6 @@ class Server:
                 "leave the port of [[server]] unset"
             )
         self.url = f"http://{section.host}:{port}"
-        # What lies in the run directory, where it works, must not be imported.
-        env = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1", **section.env}
-        if section.gpus:
-            env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, section.gpus))
         self._log.parent.mkdir(parents=True, exist_ok=True)
         try:
             argv = command_line(self._worker.config, section, run.root, port, self._flags)
@@ -147,7 +143,7 @@ class Server:
                     stdout=out,
                     stderr=subprocess.STDOUT,
                     cwd=run.root,
-                    env=env,
+                    env={**os.environ, **server_environment(section)},
                     start_new_session=True,
                 )
         except (OSError, NoSuchModel) as error:

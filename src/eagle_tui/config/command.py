@@ -14,6 +14,13 @@ from pathlib import Path
 from eagle_tui.config.model import FlagValue, RunConfig, ServerSection
 from eagle_tui.config.target import model_location
 
+SGLANG_ENV = {
+    # Diagnostic waits of a minute in which clients hang and memory is held; we look ourselves.
+    "SGLANG_CUDA_COREDUMP_BEFORE_CRASH": "0",
+    "SGLANG_PYSPY_DUMP_BEFORE_CRASH": "0",
+    # Children's titles then do not overwrite their environment, by which they are found.
+    "SPT_NOENV": "1",
+}
 TRUE = ("true", "on", "yes")
 FALSE = ("false", "off", "no")
 """How an operator sets a switch."""
@@ -47,6 +54,17 @@ def flag_words(flags: Mapping[str, FlagValue]) -> list[str]:
         elif value is not False:
             words += [flag, str(value)]
     return words
+
+
+def server_environment(section: ServerSection) -> dict[str, str]:
+    """What a server's environment has more than ours."""
+    # What lies in the run directory, where it works, must not be imported.
+    env = {"PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
+    if section.engine == "sglang":
+        env |= SGLANG_ENV
+    if section.gpus:
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, section.gpus))
+    return env | section.env
 
 
 def keys_path(root: Path, section: ServerSection) -> Path:

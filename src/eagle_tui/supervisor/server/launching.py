@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eagle_tui.config import speculation
+from eagle_tui.config.command import server_environment
 from eagle_tui.config.model import RunConfig, ServerSection
 from eagle_tui.config.target import NoSuchModel
 from eagle_tui.ports import no_address, port_taken
@@ -89,7 +90,7 @@ def begin(
             token=token,
             log=log,
             cwd=context.run.root,
-            env=resolved.environment(section),
+            env=server_environment(section),
         )
     except OSError as error:
         failure = f"cannot be started: {error}"

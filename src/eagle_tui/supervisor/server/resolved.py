@@ -13,19 +13,11 @@ import httpx
 from eagle_tui.config.command import command_line
 from eagle_tui.config.model import RunConfig, ServerSection
 from eagle_tui.sglang import number
-from eagle_tui.supervisor import launch
 from eagle_tui.supervisor.server.context import Plan
 from eagle_tui.supervisor.tuning.arguments import apply
 from eagle_tui.text import visible
 
 INFO_S = 5.0
-SGLANG_ENV = {
-    # Diagnostic waits of a minute in which clients hang and memory is held; we look ourselves.
-    "SGLANG_CUDA_COREDUMP_BEFORE_CRASH": "0",
-    "SGLANG_PYSPY_DUMP_BEFORE_CRASH": "0",
-    # Children's titles then do not overwrite their environment, by which they are found.
-    "SPT_NOENV": "1",
-}
 
 
 def command(
@@ -36,16 +28,6 @@ def command(
     argv = apply(command_line(config, section, root, port), plan.settings, plan.flags)
     anywhere = apply(command_line(config, section, root, 0), plan.settings, plan.flags)
     return argv, hashlib.sha256("\0".join(anywhere).encode()).hexdigest()[:16]
-
-
-def environment(section: ServerSection) -> dict[str, str]:
-    """What is added to our own environment."""
-    env = {"PYTHONUNBUFFERED": "1", **launch.SAFE_PATH}
-    if section.engine == "sglang":
-        env |= SGLANG_ENV
-    if section.gpus:
-        env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, section.gpus))
-    return env | section.env
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from eagle_tui.clock import Clock
+from eagle_tui.config.command import server_environment
 from eagle_tui.config.target import NoSuchModel
-from eagle_tui.supervisor.server import resolved
 from eagle_tui.supervisor.server.managed import ManagedServer
 from eagle_tui.supervisor.tuning.flags import Flags, HelpError, read_help
 
@@ -58,7 +58,7 @@ class KnownFlags:
         await asyncio.gather(*self._tasks.values())
 
     async def _read(self, server: str) -> None:
-        env = resolved.environment(self._servers[server].section)
+        env = server_environment(self._servers[server].section)
         try:
             argv = self._help_argv(self._servers[server])
             self._found[server] = await read_help(argv, env=env, cwd=self._root)
