@@ -14,6 +14,9 @@ from eagle_tui.supervisor.dataset_figures import DatasetFigures
 from eagle_tui.supervisor.tuning.order import RetuneOrder, ServerView
 from eagle_tui.supervisor.undo import Earlier, no_earlier
 
+MOST = (1 << 63) - 1
+"""The largest number that an order may name: that of run.toml."""
+
 
 class Refusal(ValueError):
     """The verb cannot be carried out; the message says why and what can be done."""
@@ -76,14 +79,14 @@ def dataset_of(view: View, args: dict[str, Any]) -> str:
     return name
 
 
-def count_of(args: dict[str, Any], key: str, most: int | None = None) -> int | None:
+def count_of(args: dict[str, Any], key: str, most: int = MOST) -> int | None:
     """A whole number of the order, from 1 to `most`; None: it names none. Refusal: it is none."""
     value = args.get(key)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise Refusal(f"{key}: expected a whole number, at least 1; found {value!r}")
-    if most is not None and value > most:
+    if value > most:
         raise Refusal(f"{key}: {value:,} is more than the most allowed, {most:,}")
     return value
 

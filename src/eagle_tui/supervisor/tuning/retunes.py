@@ -10,6 +10,7 @@ Servers are retuned one after the other: while one is down, the others go on gen
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -211,7 +212,9 @@ class Retunes:
     def _requested(self, retune: Retune, server: ManagedServer) -> None:
         try:
             self._judge(retune, server)
-        except (TypeError, ValueError, KeyError, IndexError) as error:
+        except (OSError, sqlite3.Error):
+            raise
+        except Exception as error:  # noqa: BLE001
             # A fault of ours must not come back with every supervisor that takes over.
             self._end(retune, "refused", f"it could not be checked: {error!r}")
 
