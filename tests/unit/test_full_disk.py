@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import resource
 import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,8 +16,11 @@ from typing import Any, cast
 import httpx
 import pytest
 
+from eagle_tui.clock import Clock, ManualClock
 from eagle_tui.config.presets import preset_text
+from eagle_tui.protocol import CommandRequest
 from eagle_tui.reach import StartFailed, start_supervisor
+from eagle_tui.rundir import desired
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.supervisor.app import make_app
 from eagle_tui.supervisor.core import Supervisor
@@ -42,6 +47,34 @@ async def test_an_order_that_cannot_be_stored_is_told_why() -> None:
         answer = await client.post("/v1/commands", json=body)
     assert answer.status_code == 500
     assert "database or disk is full" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "state"), [("board", "publish", "accepted"), ("store", "accept", "requested")]
+)
+def test_an_order_that_is_stored_is_carried_out_later_and_not_called_failed(
+    tmp_path: Path,
+    supervise: Callable[[Path, Clock], Supervisor],
+    monkeypatch: pytest.MonkeyPatch,
+    part: str,
+    name: str,
+    state: str,
+) -> None:
+    supervisor = supervise(tmp_path, ManualClock(1.0))
+    assert not supervisor._round()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(getattr(supervisor, part), name, full)
+        order = CommandRequest(id="1", verb="skip", args={"dataset": "a"})
+        assert supervisor.orders.request(order).state == state
+        assert not supervisor._round()
+    assert not supervisor._round()
+    assert supervisor.orders.request(order).state == "in_effect"
+    written = desired.read(RunDir.at(tmp_path).desired, supervisor.board.config)
+    assert written.datasets["a"].skip
 
 
 def test_a_supervisor_that_can_write_nothing_ends_with_one_sentence(run: RunDir) -> None:

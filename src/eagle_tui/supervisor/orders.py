@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from typing import Any
 
@@ -29,7 +30,9 @@ class Orders:
         self._b = board
 
     def request(self, request: CommandRequest) -> CommandStatus:
-        """Store an order and carry it out. Asked again under the same id, it is done once."""
+        """Store an order and carry it out. Asked again under the same id, it is done once. One that
+        is stored is carried out, if not now, as on a full disk, then in a later round: so from then
+        on the answer is how far it is, never that it failed."""
         stored = self._b.store.request(
             CommandStatus(
                 id=request.id,
@@ -42,7 +45,8 @@ class Orders:
         )
         if stored.state != "requested":
             return stored
-        self._carry_out(stored)
+        with contextlib.suppress(OSError, sqlite3.Error):  # the next round meets it, and tells it
+            self._carry_out(stored)
         found = self._b.store.command(request.id)
         assert found is not None
         return found.status
