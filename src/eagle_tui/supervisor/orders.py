@@ -204,13 +204,16 @@ class Orders:
         changed = undo.edits(board.desired, change.desired)
         changed = changed if status.verb in undo.REVERSIBLE else ()
 
+        args = {**status.args, **change.args}
+
         def also() -> None:
+            board.store.fill(status.id, args)
             board.store.note(status.id, change.sentence, changed, undo.words(changed, board.config))
             for order in change.retunes:
                 board.store.servers.add_retune(status.id, order, wall)
             if status.verb in MARKED:
                 kind = mark_kind(status.verb, board.desired.pause, change.desired.pause)
-                board.store.mark(wall, kind, order_text(status.verb, status.args))
+                board.store.mark(wall, kind, order_text(status.verb, args))
 
         board.store.accept(status.id, change.desired, wall, todo, also)
         board.desired = change.desired

@@ -235,6 +235,11 @@ class Store(Past, Journal):
                 (at, at, desired.seq, command_id),
             )
 
+    def fill(self, command_id: str, args: dict[str, Any]) -> None:
+        """Keep the arguments of a command with those that it left open."""
+        sql = "UPDATE commands SET args = ? WHERE id = ?"
+        self._db.execute(sql, (json.dumps(args), command_id))
+
     def note(self, command_id: str, sentence: str, edits: Sequence[undo.Edit], words: str) -> None:
         """Keep what a command does, and what it changed with what putting it back does."""
         self._db.execute("UPDATE commands SET sentence = ? WHERE id = ?", (sentence, command_id))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from eagle_tui.config.model import PHASES, RunConfig
@@ -56,6 +56,8 @@ class Change:
     """A response to be marked, or with `remove` no more."""
     down: bool = False
     drops_work: bool = False
+    args: dict[str, Any] = field(default_factory=dict)
+    """Arguments that the order left open, as they were taken."""
 
 
 def near(name: str, known: Iterable[str], what: str) -> Refusal:
