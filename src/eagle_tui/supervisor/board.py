@@ -111,7 +111,8 @@ class Board:
         return sum(live) if live else None
 
     def publish(self) -> None:
-        """Write desired.json when it is not what it should be."""
+        """Write desired.json when it is not what it should be, or somebody removed it: a worker
+        that starts without it knows of no server that we run."""
         endpoints = tuple(e for s in self.servers if (e := s.endpoint()) is not None)
         names = [s.section.name for s in self.servers if s.state == "stopping"]
         names += [n for s in self.servers if self.retunes.wants_down(n := s.section.name)]
@@ -122,7 +123,7 @@ class Board:
             "dropped": tuple(n for n, how in leave.items() if how == "abort"),
         }
         self.desired = self.desired.model_copy(update=changes)
-        if self.desired != self._published:
+        if self.desired != self._published or not self.run.desired.exists():
             desired.write(self.run.desired, self.desired)
             self._published = self.desired
 
