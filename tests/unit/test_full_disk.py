@@ -1,4 +1,4 @@
-"""A disk that takes nothing: what is asked and what is started says so in a sentence."""
+"""A disk that takes nothing, or gave back something else: it is said in a sentence."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from eagle_tui.rundir import desired
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.supervisor.app import make_app
 from eagle_tui.supervisor.core import Supervisor
+from eagle_tui.supervisor.store import Store
 
 
 def _take_no_bytes() -> None:
@@ -89,6 +90,29 @@ def test_a_supervisor_that_can_write_nothing_ends_with_one_sentence(run: RunDir)
     assert done.returncode == 1
     assert "cannot be kept" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_damaged_state_file_is_told_in_one_sentence(run: RunDir) -> None:
+    store = Store(run.state)
+    store.event(1.0, "info", "test", "x")
+    store.close()
+    with sqlite3.connect(run.state) as db:
+        root = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'events'").fetchone()[0]
+        size = db.execute("PRAGMA page_size").fetchone()[0]
+    db.close()
+    with run.state.open("r+b") as file:
+        file.seek((root - 1) * size)
+        file.write(b"\xff" * size)
+    done = subprocess.run(
+        [sys.executable, "-m", "eagle_tui.supervisor", str(run.root), "--up"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert "the state file is damaged" in done.stderr and "move state.sqlite" in done.stderr
+    assert "Traceback" not in done.stderr and not run.socket.exists()
 
 
 def test_a_worker_that_can_write_nothing_ends_with_one_sentence(run: RunDir) -> None:
