@@ -10,7 +10,7 @@ import pytest
 
 from eagle_tui.clock import Clock, ManualClock
 from eagle_tui.supervisor.board import MANIFEST_LOOK_S
-from eagle_tui.supervisor.core import Supervisor
+from eagle_tui.supervisor.core import GONE_S, Supervisor
 
 Supervise = Callable[[Path, Clock], Supervisor]
 
@@ -29,6 +29,24 @@ def test_a_manifest_that_cannot_be_read_makes_its_phase_stale(
     clock.advance(MANIFEST_LOOK_S)
     supervisor._round()
     assert supervisor.board.decisions["bench"].state == "pending"
+
+
+def test_a_run_whose_path_leads_nowhere_for_now_is_not_taken_for_gone(
+    tmp_path: Path, supervise: Supervise
+) -> None:
+    parent = tmp_path / "parent"
+    (parent / "run").mkdir(parents=True)
+    clock = ManualClock(1.0)
+    supervisor = supervise(parent / "run", clock)
+    parent.rename(tmp_path / "moved")
+    parent.touch()  # ENOTDIR: what is behind it cannot be known
+    for _ in range(3):
+        clock.advance(GONE_S)
+        assert not supervisor._round()
+    parent.unlink()
+    (tmp_path / "moved").rename(parent)
+    assert not supervisor._round()
+    assert supervisor._maker.trouble is None
 
 
 def test_a_status_that_cannot_be_made_leaves_the_one_before(
