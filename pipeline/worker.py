@@ -88,8 +88,7 @@ class Worker:
 
 def next_attempt(run: RunDir, phase: str) -> int:
     """For a worker started by hand: one more than the last event log."""
-    logs = (run.root / "events").glob(f"{phase}-*.jsonl")
-    return max((int(p.stem.rpartition("-")[2]) for p in logs), default=0) + 1
+    return max(run.event_logs(phase), default=0) + 1
 
 
 def _unwritten(run: RunDir, error: OSError) -> int:

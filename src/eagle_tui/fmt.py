@@ -38,7 +38,8 @@ _WEEKDAY_WITHIN = 6 * DAY
 
 def known(value: float | None) -> bool:
     """Whether `value` is a number that may be shown: finite, not negative, not absurdly large."""
-    return value is not None and math.isfinite(value) and 0 <= value <= _LARGEST
+    # Comparing is exact for whole numbers of any size, and false for NaN.
+    return value is not None and 0 <= value <= _LARGEST
 
 
 def _number(value: float | None) -> float | None:
@@ -86,7 +87,8 @@ def size(value: float | None) -> str:
 
 def gib(value: float | None) -> str:
     """Bytes as GiB, one decimal and no unit, for columns: `88.1`."""
-    return decimal(None if value is None else value / 2**30, 1)
+    number = _number(value)
+    return decimal(None if number is None else number / 2**30, 1)
 
 
 def rate(value: float | None) -> str:
@@ -232,6 +234,8 @@ def parse_count(text: str) -> int:
         raise ValueError(f"{text!r} is not a count: write a number such as 10M, 250k or 88088")
     digits, suffix = match.groups()
     value = float(digits.replace("_", "").replace(",", "")) * _MULTIPLIER[suffix.lower()]
+    if value > _LARGEST:
+        raise ValueError(f"{text[:40]!r} is too large a count")
     whole = round(value)
     if abs(value - whole) > 1e-6 or whole <= 0:
         raise ValueError(f"{text!r} is not a whole number above zero")

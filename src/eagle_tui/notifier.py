@@ -12,7 +12,7 @@ import json
 import os
 import signal
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -93,6 +93,13 @@ class Notifier:
                 await self._send()
 
     async def _send(self) -> None:
+        """Send what waits. Whatever it meets is told: who sends has more to do after it."""
+        try:
+            await self._send_waiting()
+        except Exception as error:  # noqa: BLE001
+            self._say("warning", "notify", f"[notify] notices are lost: {error!r:.300}")
+
+    async def _send_waiting(self) -> None:
         self._wake.clear()
         if not self._waiting:
             return
@@ -133,10 +140,19 @@ async def send(run: RunDir, settings: NotifySection, body: dict[str, Any]) -> di
     text where nothing did."""
     found: dict[str, str] = {}
     if settings.command:
-        found["command"] = await _start(run, settings, body)
+        found["command"] = await _told(_start(run, settings, body))
     if settings.url is not None:
-        found["url"] = await _post(settings.url, settings.timeout_s, body)
+        found["url"] = await _told(_post(settings.url, settings.timeout_s, body))
     return found
+
+
+async def _told(sending: Awaitable[str]) -> str:
+    """What went wrong, whatever it was: else it would end whoever sends, and no notice comes any
+    more. Of what is not foreseen only the kind: its words may hold the address."""
+    try:
+        return await sending
+    except Exception as error:  # noqa: BLE001
+        return f"it cannot be sent ({type(error).__name__})"
 
 
 async def _start(run: RunDir, settings: NotifySection, body: dict[str, Any]) -> str:
@@ -173,7 +189,15 @@ async def _post(url: str, timeout_s: float, body: dict[str, Any]) -> str:
     is named."""
     host = urlsplit(url).hostname
     try:
-        async with asyncio.timeout(timeout_s), httpx.AsyncClient(timeout=timeout_s) as client:
+        sender = httpx.AsyncClient(timeout=timeout_s)
+    except Exception as error:  # noqa: BLE001 - what reads certificates and proxies raises anything
+        return (
+            f"{host} is not asked: the proxy or the certificates that the environment names cannot "
+            f"be used ({type(error).__name__}: {error}); mend ALL_PROXY, HTTP_PROXY, HTTPS_PROXY, "
+            "SSL_CERT_FILE or SSL_CERT_DIR, then `down` and `up`"
+        )
+    try:
+        async with asyncio.timeout(timeout_s), sender as client:
             answer = await client.post(url, json=body)
     except TimeoutError:
         return f"{host} did not answer within {timeout_s:g} s"

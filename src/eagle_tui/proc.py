@@ -157,9 +157,10 @@ def send(process: Process, signal_number: int) -> bool:
     return True
 
 
-def family(token: str, leader: Process) -> list[Process]:
-    """Every living process of an attempt: those that carry its token, and those of its session."""
-    return list({*with_token(token), *in_session_of(leader)})
+def family(token: str, leader: Process | None) -> list[Process]:
+    """Every living process of an attempt: those that carry its token, and those of its session,
+    where it is known who began it."""
+    return list({*with_token(token), *(in_session_of(leader) if leader else ())})
 
 
 def kill(processes: Iterable[Process]) -> int:

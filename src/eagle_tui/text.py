@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
@@ -17,6 +18,23 @@ _CONTROL = re.compile(
 def scrub(text: str) -> str:
     """Lone surrogates become U+FFFD, so that the text is valid UTF-8."""
     return _SURROGATE.sub("\ufffd", text)
+
+
+def plain(value: Any, deepest: int = 8) -> Any:
+    """A value of JSON as one that can be stored and sent on whatever it holds: lone surrogates
+    become U+FFFD, NaN and infinities text, and what is nested more than `deepest` deep an
+    ellipsis."""
+    if isinstance(value, str):
+        return scrub(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if not isinstance(value, dict | list | tuple):
+        return value
+    if not deepest:
+        return "…"
+    if isinstance(value, dict):
+        return {scrub(str(key)): plain(item, deepest - 1) for key, item in value.items()}
+    return [plain(item, deepest - 1) for item in value]
 
 
 def parse_json(data: str | bytes) -> Any:

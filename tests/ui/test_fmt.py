@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from eagle_tui import fmt
 
 NOW = 1_800_000_000.0  # Friday 2027-01-15 08:00:00 UTC
-BAD = (None, math.nan, math.inf, -math.inf, -1.0)
+BAD = (None, math.nan, math.inf, -math.inf, -1.0, pytest.param(10**400, id="400 digits"))
 
 
 @pytest.mark.parametrize(
@@ -161,11 +161,14 @@ def test_counts_as_people_type_them(text: str, value: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "M", "ten", "-5", "0", "0k", "1.5", "1e6", "10 MB", "1,00", "nan"]
+    "text",
+    ["", "M", "ten", "-5", "0", "0k", "1.5", "1e6", "10 MB", "1,00", "nan"],
 )
 def test_what_is_no_count_is_said(text: str) -> None:
     with pytest.raises(ValueError, match="not a"):
         fmt.parse_count(text)
+    with pytest.raises(ValueError, match="too large a count"):
+        fmt.parse_count("9" * 400)
 
 
 def test_what_a_sum_leaves_out() -> None:

@@ -11,10 +11,11 @@ import pytest
 from eagle_tui.actions import ACTIONS
 from eagle_tui.config import PHASES, parse_config
 from eagle_tui.protocol import PhaseState, PhaseStatus
-from eagle_tui.rundir.desired import Desired, Retry, limits, ordered
+from eagle_tui.rundir.desired import DatasetControl, Desired, Retry, limits, ordered
 from eagle_tui.supervisor.commands import VERBS, Refusal, View, apply, preview
 from eagle_tui.supervisor.dataset_figures import DatasetFigures
 from eagle_tui.supervisor.tuning.order import ServerView
+from eagle_tui.supervisor.undo import Earlier, Edit
 
 CONFIG = parse_config(
     """
@@ -95,6 +96,27 @@ def test_a_cap_that_ends_generation_says_so_and_is_confirmed() -> None:
     for args in ({"dataset": "total", "samples": 11}, {"dataset": "short", "none": True}):
         assert not apply(view(), "cap", args).drops_work
     assert not apply(view("done"), "cap", {"dataset": "short", "tokens": 10}).drops_work
+
+
+def test_what_is_left_out_last_says_that_generation_ends() -> None:
+    short = view().datasets["short"]
+    without = Desired(datasets={"long": DatasetControl(skip=True)})
+    change = apply(view(desired=without), "skip", {"dataset": "short"})
+    assert change.sentence == (
+        "short: 90 prompts are left out; the 10 responses stay; nothing is left to generate, so "
+        "the next phase begins"
+    )
+    assert change.drops_work
+    more = view(datasets={"short": short, "long": DatasetFigures(prompts=5)})
+    assert not apply(more, "skip", {"dataset": "short"}).drops_work
+    taken_in = Edit(("datasets", "short", "skip"), True, False)
+    back = view(desired=without, earlier=lambda _: Earlier("1", "skip short undo", (taken_in,)))
+    assert apply(back, "undo", {}).sentence.endswith("so the next phase begins")
+
+
+def test_an_order_that_leaves_the_phase_open_says_which_it_took() -> None:
+    assert apply(view(), "advance", {}).args == {"phase": "generate"}
+    assert apply(view("failed"), "rerun", {}).args == {"phase": "generate"}
 
 
 def test_a_cap_on_a_dataset_not_begun_borrows_the_mean_of_the_others() -> None:

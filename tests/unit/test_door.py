@@ -118,6 +118,26 @@ async def test_a_directory_that_was_moved_away_is_not_made_again(tmp_path: Path)
     await behind.during(act)
 
 
+async def test_a_path_that_cannot_be_looked_at_is_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "parent" / "run").mkdir(parents=True)
+    behind = Behind(tmp_path / "parent" / "run")
+
+    async def act() -> None:
+        await behind.until_it_answers()
+        (tmp_path / "parent").rename(tmp_path / "moved")
+        (tmp_path / "parent").write_text("a file: what is behind it cannot be known")
+        await asyncio.sleep(0.1)
+        (tmp_path / "parent").unlink()
+        (tmp_path / "moved").rename(tmp_path / "parent")
+        behind.run.socket.unlink()
+        await behind.until_it_answers()
+        (tmp_path / "parent").rename(tmp_path / "moved")
+        (tmp_path / "parent").write_text("once more, while it leaves")
+
+    await behind.during(act)
+    assert behind.taken == []
+
+
 async def test_it_leaves_at_once_though_it_wakes_seldom(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

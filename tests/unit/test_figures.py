@@ -26,6 +26,18 @@ class Hand(Clock):
         return 1_800_000_000.0 + self.now
 
 
+def test_the_last_hour_goes_on_when_the_clock_was_set_back() -> None:
+    hour = LastHour()
+    now = 1_000_000.0
+    for minute in range(200):
+        hour.add(now + 60 * minute, 7, 0)
+    assert len(hour._buckets) == 60, "bounded, however long it runs"
+    back = now - 86_400
+    for second in range(3):
+        hour.add(back + second, 5, 0)
+    assert dict(hour.total(back + 3).lengths) == {5: 3}
+
+
 def test_last_hour_is_bounded_and_forgets() -> None:
     hour = LastHour()
     for second in range(0, 7200, 10):

@@ -1,12 +1,14 @@
-"""A disk that takes nothing: what is asked and what is started says so in a sentence."""
+"""A disk that takes nothing, or gave back something else: it is said in a sentence."""
 
 from __future__ import annotations
 
+import errno
 import resource
 import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,11 +16,15 @@ from typing import Any, cast
 import httpx
 import pytest
 
+from eagle_tui.clock import Clock, ManualClock
 from eagle_tui.config.presets import preset_text
+from eagle_tui.protocol import CommandRequest
 from eagle_tui.reach import StartFailed, start_supervisor
+from eagle_tui.rundir import desired
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.supervisor.app import make_app
 from eagle_tui.supervisor.core import Supervisor
+from eagle_tui.supervisor.store import Store
 
 
 def _take_no_bytes() -> None:
@@ -44,6 +50,34 @@ async def test_an_order_that_cannot_be_stored_is_told_why() -> None:
     assert "database or disk is full" in answer.json()["error"]
 
 
+@pytest.mark.parametrize(
+    ("part", "name", "state"), [("board", "publish", "accepted"), ("store", "accept", "requested")]
+)
+def test_an_order_that_is_stored_is_carried_out_later_and_not_called_failed(
+    tmp_path: Path,
+    supervise: Callable[[Path, Clock], Supervisor],
+    monkeypatch: pytest.MonkeyPatch,
+    part: str,
+    name: str,
+    state: str,
+) -> None:
+    supervisor = supervise(tmp_path, ManualClock(1.0))
+    assert not supervisor._round()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(getattr(supervisor, part), name, full)
+        order = CommandRequest(id="1", verb="skip", args={"dataset": "a"})
+        assert supervisor.orders.request(order).state == state
+        assert not supervisor._round()
+    assert not supervisor._round()
+    assert supervisor.orders.request(order).state == "in_effect"
+    written = desired.read(RunDir.at(tmp_path).desired, supervisor.board.config)
+    assert written.datasets["a"].skip
+
+
 def test_a_supervisor_that_can_write_nothing_ends_with_one_sentence(run: RunDir) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "eagle_tui.supervisor", str(run.root), "--up"],
@@ -56,6 +90,29 @@ def test_a_supervisor_that_can_write_nothing_ends_with_one_sentence(run: RunDir)
     assert done.returncode == 1
     assert "cannot be kept" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_damaged_state_file_is_told_in_one_sentence(run: RunDir) -> None:
+    store = Store(run.state)
+    store.event(1.0, "info", "test", "x")
+    store.close()
+    with sqlite3.connect(run.state) as db:
+        root = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'events'").fetchone()[0]
+        size = db.execute("PRAGMA page_size").fetchone()[0]
+    db.close()
+    with run.state.open("r+b") as file:
+        file.seek((root - 1) * size)
+        file.write(b"\xff" * size)
+    done = subprocess.run(
+        [sys.executable, "-m", "eagle_tui.supervisor", str(run.root), "--up"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert "the state file is damaged" in done.stderr and "move state.sqlite" in done.stderr
+    assert "Traceback" not in done.stderr and not run.socket.exists()
 
 
 def test_a_worker_that_can_write_nothing_ends_with_one_sentence(run: RunDir) -> None:

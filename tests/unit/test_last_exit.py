@@ -37,7 +37,7 @@ def test_words(ended: Exit, words: str) -> None:
     assert told.words == words
 
 
-def test_a_killed_worker_is_known_also_to_the_next_supervisor(
+def test_a_killed_worker_is_known_also_to_the_next_supervisor_whatever_lies_beside_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, clock = RunDir.at(tmp_path), SystemClock()
@@ -48,6 +48,10 @@ def test_a_killed_worker_is_known_also_to_the_next_supervisor(
         said = lambda *_: None  # noqa: E731
         return WorkerSlot("merge", Surroundings(run, store, clock, figures, said))
 
+    stray = run.events("merge", 1).with_name("merge-0001.bak.jsonl")
+    stray.parent.mkdir()
+    stray.touch()
+    stray.with_name(f"merge-{'9' * 20}.jsonl").touch()  # no number that could be kept
     first = slot()
     spawn = launch.spawn
 

@@ -9,8 +9,10 @@ import time
 from pathlib import Path
 from typing import Any, get_args
 
+import httpx
 import pytest
 
+from eagle_tui import notifier
 from eagle_tui.cli import main as cli
 from eagle_tui.clock import ManualClock
 from eagle_tui.config import notify as notify_config
@@ -227,6 +229,55 @@ async def test_the_address_gets_the_same(tmp_path: Path, code: int, said: str | 
     assert json.loads(got[0])["text"] == "kimi: generate is done"
     assert [said in text for text in world.said] == ([True] if said else [])
     assert "secret" not in " ".join(world.said)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("ALL_PROXY", "nonsense://u:secret@h:1"), ("SSL_CERT_FILE", "/nowhere/certificates.pem")],
+)
+async def test_an_environment_that_cannot_be_used_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    world = World(tmp_path, url="https://127.0.0.1:9/secret-token", quiet_s=0)
+    for _ in range(2):
+        world.look(then=DONE)
+        await world.notifier.finish()
+    (sentence,) = world.said
+    assert "[notify] url: 127.0.0.1 is not asked" in sentence and "secret" not in sentence
+
+
+async def test_a_fault_while_sending_is_told_and_the_next_notice_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fault(*_: object, **__: object) -> None:
+        raise RuntimeError("secret-token")
+
+    world = World(tmp_path, command=WRITE, url="http://127.0.0.1:9/secret-token", quiet_s=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(httpx.AsyncClient, "post", fault)
+        patch.setattr(asyncio, "create_subprocess_exec", fault)
+        world.look(then=DONE)
+        await world.notifier.finish()
+    assert [text.partition(";")[0] for text in world.said] == [
+        f"[notify] {way}: it cannot be sent (RuntimeError)" for way in ("command", "url")
+    ]
+    world.look(then=DONE)
+    await world.notifier.finish()
+    assert "[notify] command works again" in world.said
+
+
+async def test_the_end_survives_whatever_the_last_notice_meets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fault(*_: object) -> None:
+        raise RuntimeError("unforeseen")
+
+    world = World(tmp_path, command=WRITE)
+    world.look(then=DONE)
+    monkeypatch.setattr(notifier, "message", fault)
+    await world.notifier.finish()
+    assert world.said == ["[notify] notices are lost: RuntimeError('unforeseen')"]
 
 
 async def test_nothing_is_kept_when_nobody_is_to_be_told(tmp_path: Path) -> None:

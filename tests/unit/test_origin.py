@@ -66,6 +66,22 @@ def test_a_copy_does_not_own_what_runs(tmp_path: Path, sleeper: Handle) -> None:
     assert proc.alive(sleeper.process)
 
 
+def test_a_file_system_that_was_mounted_anew_makes_no_copy(tmp_path: Path, sleeper: Handle) -> None:
+    root = running(tmp_path / "run", sleeper)
+    store = Store(RunDir.at(root).state)
+    store.begin("server", "engine", "never launched", 1.0, "http://127.0.0.1:1")
+    inode = root.stat().st_ino
+    store.put("root", [1, inode])
+    assert "what runs there (generate) is left alone" in disown(store, root, 2.0)
+    assert [attempt.name for attempt in store.open_attempts("server")] == ["engine"]
+    store.begin("phase", "generate", "later", 3.0)
+    store.launched("later", proc.Process(sleeper.process.pid, sleeper.process.started + 1))
+    store.put("root", [1, inode])
+    assert disown(store, root, 4.0) == ""
+    assert [attempt.token for attempt in store.open_attempts("phase")] == ["later"]
+    assert store.get("root") == list(identity(root) or ())
+
+
 def test_the_original_keeps_what_runs_also_when_it_is_moved(
     tmp_path: Path, sleeper: Handle
 ) -> None:

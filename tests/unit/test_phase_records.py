@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from eagle_tui import lengths
+from eagle_tui.pipeline.worker import next_attempt
 from eagle_tui.protocol import HISTOGRAM_EDGES
 from eagle_tui.reader import failures, phases
 from eagle_tui.rundir.paths import RunDir
@@ -91,3 +92,11 @@ def test_a_histogram_counts_every_response_once() -> None:
     assert len(bars) == len(HISTOGRAM_EDGES) + 1 and sum(bars) == sum(counts.values())
     assert bars[:3] == (3, 5, 1) and bars[-2:] == (1, 8)
     assert lengths.histogram({}, HISTOGRAM_EDGES) == ()
+
+
+def test_what_lies_beside_the_event_logs_is_none(tmp_path: Path) -> None:
+    run = RunDir.at(tmp_path)
+    for name in ("merge-0003.jsonl", "merge-0009.bak.jsonl", f"merge-{'9' * 20}.jsonl"):
+        _rows(tmp_path / "events" / name, [])
+    assert run.event_logs("merge") == {3: run.events("merge", 3)}
+    assert next_attempt(run, "merge") == 4

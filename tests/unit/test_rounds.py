@@ -1,4 +1,4 @@
-"""How often the supervisor looks."""
+"""How often the supervisor looks, and what each round sees to."""
 
 from __future__ import annotations
 
@@ -11,6 +11,16 @@ import pytest
 from eagle_tui.clock import Clock, ManualClock
 from eagle_tui.supervisor import core
 from eagle_tui.supervisor.core import LIVELY_S, TICK_S, Supervisor
+
+
+def test_the_desired_state_is_put_back_when_it_was_removed(
+    tmp_path: Path, supervise: Callable[[Path, Clock], Supervisor]
+) -> None:
+    supervisor = supervise(tmp_path, ManualClock(1.0))
+    path = supervisor.board.run.desired
+    for _ in range(2):
+        assert not supervisor._round()
+        path.unlink()  # FileNotFoundError: it was not written anew
 
 
 async def test_a_calm_supervisor_looks_seldom_and_an_order_wakes_it(

@@ -59,6 +59,8 @@ BAD: list[tuple[dict[str, str | None], str]] = [
     ({"mem-fraction-static": "0"}, "between 0 and 1"),
     ({"mem-fraction-static": "88 %"}, "no number"),
     ({"mem-fraction-static": "nan"}, "no number"),
+    ({"max-total-tokens": "1e300"}, "no number"),
+    ({"max-total-tokens": "9" * 400 + "k"}, "no number"),
     ({"max-running-requests": "0"}, "less than 1"),
     ({"max-running-requests": "2.5"}, "no whole number"),
     ({"max-running-requests": "1k"}, "no number"),
@@ -116,6 +118,11 @@ def test_hicache_size_counts_for_every_rank_of_a_host() -> None:
     assert fatal(on, copies, host=HostFacts(need)) != []
     attention = (*copies, "--enable-dp-attention")
     assert fatal(on, attention, host=HostFacts(need)) == []
+
+
+def test_sizes_beyond_all_reason_are_left_to_the_server_to_refuse() -> None:
+    sizes = {"tp-size": "1e200", "dp-size": "1e200"}
+    assert fatal({"enable-hierarchical-cache": "true", "hicache-size": "48", **sizes}) == []
 
 
 def test_what_the_running_server_holds_comes_back() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ MOST_OUTPUTS = 200
 """Files of an output that are named; the others are counted."""
 LAST_BYTES = 1 << 20
 """Of a log's end, in which its last line is looked for."""
-_LOG = re.compile(r"-(\d{4,})\.jsonl$")
 
 
 def read(run: RunDir, until: float | None = None) -> list[PhaseRecord]:
@@ -54,15 +52,12 @@ def _manifest(path: Path, until: float | None) -> ManifestRecord | None:
 
 def _attempts(run: RunDir, phase: str, until: float | None) -> tuple[AttemptRecord, ...]:
     found = []
-    for path in sorted(run.events(phase, 0).parent.glob(f"{phase}-*.jsonl")):
-        number = _LOG.search(path.name)
-        if number is None:
-            continue
+    for number, path in run.event_logs(phase).items():
         first, last = _ends(path)
         begun = first.get("at")
         if not isinstance(begun, int | float) or (until is not None and begun > until):
             continue
-        record = AttemptRecord(number=int(number.group(1)), began_at=begun)
+        record = AttemptRecord(number=number, began_at=begun)
         at = last.get("at")
         if isinstance(at, int | float) and (until is None or at <= until):
             ended = last.get("e") == "end"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 def identity(path: Path) -> tuple[int, int] | None:
     """Device and inode: kept by a directory that is moved, and other ones in a copy. None when
-    nothing is there."""
+    nothing is there; OSError when nobody can know, as behind a directory of another owner."""
     try:
         stat = path.stat()
     except FileNotFoundError:

@@ -143,7 +143,7 @@ def _settings(section: BaseModel, **choice: set[str]) -> dict[str, Any]:
 def _output(run: RunDir, phase: str) -> str:
     try:
         made = read(run, phase)
-    except ValueError:
+    except (OSError, ValueError):
         return "unreadable"
     return fingerprint([made.counts, made.outputs] if made else None)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
+
+_EVENTS = re.compile(r"[a-z]+-(\d{4,9})\.jsonl")
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,13 @@ class RunDir:
     def events(self, phase: str, attempt: int) -> Path:
         """The event log of one worker attempt."""
         return self.root / "events" / f"{phase}-{attempt:04d}.jsonl"
+
+    def event_logs(self, phase: str) -> dict[int, Path]:
+        """The event logs of a phase by the number of the attempt, the first first. What else lies
+        there, such as a copy that somebody put beside one, is none."""
+        paths = (self.root / "events").glob(f"{phase}-*.jsonl")
+        found = {int(name[1]): path for path in paths if (name := _EVENTS.fullmatch(path.name))}
+        return dict(sorted(found.items()))
 
     def log(self, name: str, attempt: int) -> Path:
         """Standard output and error of one process attempt."""

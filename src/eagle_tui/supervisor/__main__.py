@@ -62,7 +62,7 @@ def settings(run: RunDir, store: Store, *, up: bool) -> tuple[RunConfig, str]:
 
 
 def _unkept(run: RunDir, error: Exception) -> int:
-    """Nothing can be written, as on a full or read-only disk."""
+    """Nothing can be written, as on a full or read-only disk, or the state file is damaged."""
     print(
         f"{run.root}: the run's state cannot be kept: {troubles.of(error).sentence}",
         file=sys.stderr,
@@ -100,7 +100,10 @@ def main(argv: list[str] | None = None) -> int:
     except (OSError, sqlite3.Error) as error:
         return _unkept(rundir, error)
     try:
-        supervisor = Supervisor(rundir, config, store, SystemClock())
+        try:
+            supervisor = Supervisor(rundir, config, store, SystemClock())
+        except (OSError, sqlite3.Error) as error:
+            return _unkept(rundir, error)
         for sentence in filter(None, (copied, notice)):
             supervisor.say("warning", "supervisor", sentence)
         asyncio.run(run(supervisor, door))

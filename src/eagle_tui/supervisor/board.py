@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from eagle_tui import troubles
 from eagle_tui.clock import Clock
 from eagle_tui.config import PHASES, RunConfig
 from eagle_tui.protocol import ServerStatus
@@ -43,11 +44,12 @@ class Board:
         self.say = context.say
         self.figures = Figures(run, clock)
         self.desired: Desired = store.desired()
-        if store.get("desired") is None and run.desired.exists():
+        if store.get("desired") is None:
             # The state file was lost: what the operator ordered stands in the other one, too.
             try:
-                self.desired = desired.read(run.desired, config)
-            except ValueError:
+                if run.desired.exists():
+                    self.desired = desired.read(run.desired, config)
+            except (OSError, ValueError):
                 said = "desired.json is not readable: what was ordered before is lost"
                 context.say("error", "supervisor", said)
         self.decisions: dict[str, Decision] = {p: Decision("pending") for p in PHASES}
@@ -109,7 +111,8 @@ class Board:
         return sum(live) if live else None
 
     def publish(self) -> None:
-        """Write desired.json when it is not what it should be."""
+        """Write desired.json when it is not what it should be, or somebody removed it: a worker
+        that starts without it knows of no server that we run."""
         endpoints = tuple(e for s in self.servers if (e := s.endpoint()) is not None)
         names = [s.section.name for s in self.servers if s.state == "stopping"]
         names += [n for s in self.servers if self.retunes.wants_down(n := s.section.name)]
@@ -120,7 +123,7 @@ class Board:
             "dropped": tuple(n for n, how in leave.items() if how == "abort"),
         }
         self.desired = self.desired.model_copy(update=changes)
-        if self.desired != self._published:
+        if self.desired != self._published or not self.run.desired.exists():
             desired.write(self.run.desired, self.desired)
             self._published = self.desired
 
@@ -133,8 +136,9 @@ class Board:
         stale = ""
         try:
             made = manifest.read(self.run, phase)
-        except ValueError as error:
-            made, stale = UNREADABLE, f"its manifest cannot be read ({error})"
+        except (OSError, ValueError) as error:
+            why = troubles.of(error).sentence
+            made, stale = UNREADABLE, f"its manifest cannot be read ({why})"
         if made is not None and not stale and phase in self.config.run.phases:
             stale = manifest.stale_reason(made, manifest.inputs_of(self.config, self.run, phase))
         self._manifests[phase] = (mono, made, stale)

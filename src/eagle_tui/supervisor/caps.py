@@ -47,12 +47,12 @@ def _cap_total(view: View, args: dict[str, Any]) -> Change:
 def cap(view: View, args: dict[str, Any]) -> Change:
     """Caps of one dataset, or of all together. Refusal when they make no sense."""
     total = args.get("dataset") == TOTAL
-    return _told_of_the_end(view, _cap_total(view, args) if total else _cap_one(view, args))
+    return told_of_the_end(view, _cap_total(view, args) if total else _cap_one(view, args))
 
 
-def _told_of_the_end(view: View, change: Change) -> Change:
-    """A cap that leaves nothing to be generated begins the next phase, and there is no way back
-    while that runs: to be confirmed."""
+def told_of_the_end(view: View, change: Change) -> Change:
+    """A cap, or a dataset left out, that leaves nothing to be generated begins the next phase, and
+    there is no way back while that runs: to be confirmed."""
     if view.phases["generate"].state in ("done", "pending", "blocked"):
         return change
     before = plan(view.config, view.desired, view.datasets).values()

@@ -15,7 +15,7 @@ from eagle_tui.config.model import PHASES
 from eagle_tui.protocol import Preview
 from eagle_tui.rundir.desired import Retry, limits
 from eagle_tui.supervisor import undo
-from eagle_tui.supervisor.caps import cap
+from eagle_tui.supervisor.caps import cap, told_of_the_end
 from eagle_tui.supervisor.dataset_figures import DatasetFigures
 from eagle_tui.supervisor.phases import ENDABLE
 from eagle_tui.supervisor.tuning import order
@@ -82,7 +82,7 @@ def _skip(view: View, args: dict[str, Any]) -> Change:
         sentence = f"{name}: taken in again; {left:,} prompts left"
         return reopened(view, controlled(view, name, skip=False), sentence)
     sentence = f"{name}: {left:,} prompts are left out; the {figures.done:,} responses stay"
-    return Change(controlled(view, name, skip=True), sentence)
+    return told_of_the_end(view, Change(controlled(view, name, skip=True), sentence))
 
 
 def _order(view: View, args: dict[str, Any]) -> Change:
@@ -121,8 +121,10 @@ def _advance(view: View, args: dict[str, Any]) -> Change:
     if name not in ENDABLE:
         raise Refusal(f"{name} cannot end early: what comes after it needs all of it")
     finish = (*(p for p in view.desired.finish if p != name), name)
+    args = {"phase": name}
     if name != "generate":
-        return Change(following(view, finish=finish), _ends(view, name), drops_work=True)
+        desired = following(view, finish=finish)
+        return Change(desired, _ends(view, name), drops_work=True, args=args)
     done = sum(f.done for f in view.datasets.values())
     native = any(d.kind == "native" for d in view.config.dataset)
     if not done and not native:
@@ -134,7 +136,7 @@ def _advance(view: View, args: dict[str, Any]) -> Change:
     sentence = f"{name} ends with {done:,} responses; {left:,} prompts are left out"
     if n:
         sentence += f"; the {n} in flight finish first"
-    return Change(following(view, finish=finish), sentence, drops_work=left > 0)
+    return Change(following(view, finish=finish), sentence, drops_work=left > 0, args=args)
 
 
 def _ends(view: View, name: str) -> str:
@@ -171,8 +173,8 @@ def _retry(view: View, args: dict[str, Any]) -> Change:
 
 
 def _rerun(view: View, args: dict[str, Any]) -> Change:
-    again = [p for p in PHASES if view.phases[p].state in ("failed", "stale")]
-    name = _phase(view, args, again)
+    stand_out = [p for p in PHASES if view.phases[p].state in ("failed", "stale")]
+    name = _phase(view, args, stand_out)
     state = view.phases[name].state
     if name not in view.config.run.phases:
         raise Refusal(f"{name} is not named in run.phases of run.toml")
@@ -185,9 +187,9 @@ def _rerun(view: View, args: dict[str, Any]) -> Change:
     sentence = f"{name} runs again; finished work is kept and reused"
     if cheap:
         sentence += f"; {', '.join(cheap)} after it"
-    return Change(
-        following(view, finish=finish), sentence, again=(name, *cheap), forgive=(name, *cheap)
-    )
+    again = (name, *cheap)
+    desired = following(view, finish=finish)
+    return Change(desired, sentence, again=again, forgive=again, args={"phase": name})
 
 
 def _retune(view: View, args: dict[str, Any]) -> Change:
@@ -229,7 +231,7 @@ def _undo(view: View, args: dict[str, Any]) -> Change:
     desired = desired.model_copy(update={"seq": view.desired.seq + 1})
     sentence = f"{earlier.words}: {words(earlier.edits, view.config)}"
     if any(edit.path[-1] == "skip" or "cap_" in edit.path[-1] for edit in earlier.edits):
-        return reopened(view, desired, sentence)
+        return told_of_the_end(view, reopened(view, desired, sentence))
     return Change(desired, sentence)
 
 

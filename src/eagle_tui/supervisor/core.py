@@ -116,9 +116,10 @@ class Supervisor:
             await self._http.aclose()
             if self._down:
                 # Last of all: from now on nobody waits for us, and `up` starts another supervisor.
-                last = self._make_status()
-                stopped = last.supervisor.model_copy(update={"state": "stopped"})
-                self.status = last.model_copy(update={"supervisor": stopped})
+                with contextlib.suppress(OSError, sqlite3.Error):
+                    self.status = self._make_status()
+                stopped = self.status.supervisor.model_copy(update={"state": "stopped"})
+                self.status = self.status.model_copy(update={"supervisor": stopped})
                 with contextlib.suppress(sqlite3.Error):
                     self._snapshots.offer(self.status)
                 self._write_snapshot("stopped")
@@ -156,8 +157,10 @@ class Supervisor:
             if trouble != self._maker.trouble:
                 self.say("error", "supervisor", f"cannot keep the run's state: {trouble.sentence}")
             self._maker.trouble = trouble
-            # The screen is to see it even when nothing can be written.
-            self.status = self._make_status()
+            # The screen is to see it even when nothing can be written; what cannot even be read
+            # is shown as it was.
+            with contextlib.suppress(OSError, sqlite3.Error):
+                self.status = self._make_status()
         else:
             self._maker.trouble = None
         return False

@@ -60,8 +60,9 @@ class LastHour:
         bucket = self._buckets.get(minute)
         if bucket is None:
             bucket = self._buckets[minute] = Bucket()
-            newest = max(self._buckets)
-            self._buckets = {m: b for m, b in self._buckets.items() if m > newest - BUCKETS}
+            # Those that were begun first go, not those of the past: clocks are set back.
+            if len(self._buckets) > BUCKETS:
+                del self._buckets[next(iter(self._buckets))]
         bucket.lengths[tokens] += 1
         bucket.reasoned += reasoning_tokens > 0
         bucket.reasoning_tokens += reasoning_tokens

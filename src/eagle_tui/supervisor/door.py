@@ -98,8 +98,9 @@ class Door:
 
     def leave(self) -> None:
         """Take the socket away, if it is ours, and let go of the lock."""
-        if identity(self._run.socket) == self._mine:
-            self._run.socket.unlink()
+        with contextlib.suppress(OSError):
+            if identity(self._run.socket) == self._mine:
+                self._run.socket.unlink()
         self._server.close()
         os.close(self._lock)
 
@@ -108,10 +109,12 @@ class Door:
         while not self._closing.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), LOOK_S)
-            # A directory that was moved away, or another one in its place, is not ours to mend.
-            if self._closing.is_set() or identity(self._run.root) != self._root:
-                continue
+            if self._closing.is_set():
+                return
             try:
+                # One that was moved away, or another one in its place, is not ours to mend.
+                if identity(self._run.root) != self._root:
+                    continue
                 self._keep_lock()
                 if identity(self._run.socket) != self._mine:
                     self._server = listen(self._run.socket)
@@ -121,7 +124,7 @@ class Door:
                 lost(str(error))
                 self._closing.set()
             except OSError:
-                continue  # nothing can be written there now
+                continue  # nothing can be seen or written there now
 
     def _keep_lock(self) -> None:
         """Taken when another process has the run."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from eagle_tui.protocol import CommandStatus, Event, Severity
 from eagle_tui.records import JournalEntry, JournalMark, JournalPage, JournalQuery
+from eagle_tui.text import plain
 
 COMMAND_COLUMNS = {
     "accepted_at": "REAL",
@@ -151,13 +152,14 @@ def _moved(mark: JournalMark, by: int) -> JournalMark:
 
 
 def command_status(row: sqlite3.Row) -> CommandStatus:
-    """A row of `commands`."""
+    """A row of `commands`. Its arguments came from outside and are shown also when they were
+    refused: so nothing is left in them that could not be sent on."""
     there = set(row.keys())
     undo = json.loads(row["undo"]) if "undo" in there and row["undo"] else None
     return CommandStatus(
         id=row["id"],
         verb=row["verb"],
-        args=json.loads(row["args"]),
+        args=plain(json.loads(row["args"])),
         state=row["state"],
         at=row["at"],
         reason=row["reason"],

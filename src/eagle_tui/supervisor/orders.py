@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from typing import Any
 
+from eagle_tui import troubles
 from eagle_tui.config import ConfigError, parse_config
 from eagle_tui.config.load import read_text
-from eagle_tui.protocol import CommandRequest, CommandStatus, PhaseStatus, Preview
+from eagle_tui.protocol import CommandRequest, CommandStatus, PhaseStatus, Preview, Severity
 from eagle_tui.rundir import accepted, flags
 from eagle_tui.supervisor import commands, undo
 from eagle_tui.supervisor.board import Board
@@ -14,6 +17,7 @@ from eagle_tui.supervisor.launches import Retune
 from eagle_tui.supervisor.moments import MARKED, mark_kind, order_text
 from eagle_tui.supervisor.store import StoredCommand
 from eagle_tui.supervisor.undo import Earlier
+from eagle_tui.text import plain
 
 AT_ONCE = frozenset({"rerun", "up", "flag"})
 """Verbs whose effect is there when they are accepted."""
@@ -26,7 +30,9 @@ class Orders:
         self._b = board
 
     def request(self, request: CommandRequest) -> CommandStatus:
-        """Store an order and carry it out. Asked again under the same id, it is done once."""
+        """Store an order and carry it out. Asked again under the same id, it is done once. One that
+        is stored is carried out, if not now, as on a full disk, then in a later round: so from then
+        on the answer is how far it is, never that it failed."""
         stored = self._b.store.request(
             CommandStatus(
                 id=request.id,
@@ -39,14 +45,20 @@ class Orders:
         )
         if stored.state != "requested":
             return stored
-        self._carry_out(stored)
+        with contextlib.suppress(OSError, sqlite3.Error):  # the next round meets it, and tells it
+            self._carry_out(stored)
         found = self._b.store.command(request.id)
         assert found is not None
         return found.status
 
     def preview(self, verb: str, args: dict[str, Any]) -> Preview:
         """What an order would do."""
-        return commands.preview(self._view(), verb, args)
+        try:
+            return commands.preview(self._view(), verb, plain(args))
+        except (OSError, sqlite3.Error):
+            raise
+        except Exception as error:  # noqa: BLE001 - see `_carry_out`
+            return Preview(allowed=False, sentence=_fault(error))
 
     def carry_out_requested(self) -> None:
         """Orders that a supervisor before us stored and did not get to."""
@@ -55,11 +67,16 @@ class Orders:
 
     def carry_out_todo(self) -> None:
         """What accepted commands bring about beside the desired state. Kept with the acceptance, so
-        that it is done also when we die in between; each step may be done twice."""
-        board = self._b
+        that it is done also when we die in between; each step may be done twice. One that cannot
+        be done is told, and keeps nothing up: `down` may wait behind it."""
+        board, problems = self._b, []
         for todo in board.store.get("todo") or []:
             for phase in todo["again"]:
-                board.remake(phase)
+                try:
+                    board.remake(phase)
+                except OSError as error:
+                    why = troubles.of(error).sentence
+                    problems.append(f"the manifest of {phase} cannot be put away: {why}")
             for phase in todo["forgive"]:
                 board.slots[phase].forgive()
             if todo["intent"] is not None:
@@ -68,8 +85,14 @@ class Orders:
                 for server in board.servers:
                     server.forgive()
             if todo.get("flag") is not None:
-                self._flag(**todo["flag"])
+                try:
+                    self._flag(**todo["flag"])
+                except (OSError, ValueError) as error:
+                    why = troubles.of(error).sentence
+                    problems.append(f"the flag could not be kept: {why}")
         board.store.put("todo", [])
+        for problem in problems:
+            board.say("error", "supervisor", problem)
 
     def see_effects(self) -> None:
         """Settle the accepted commands whose effect is there."""
@@ -136,24 +159,41 @@ class Orders:
 
     def _flag(self, dataset: str, id: str, note: str, remove: bool, at: float) -> None:
         run = self._b.run
-        try:
-            if remove:
-                flags.remove(run, dataset, id)
-            else:
-                flags.put(run, flags.Flag(dataset=dataset, id=id, at=at, note=note))
-        except ValueError as error:
-            self._b.say("error", "supervisor", f"the flag could not be kept: {error}")
+        if remove:
+            flags.remove(run, dataset, id)
+        else:
+            flags.put(run, flags.Flag(dataset=dataset, id=id, at=at, note=note))
 
     def _carry_out(self, status: CommandStatus) -> None:
-        board, wall = self._b, self._b.clock.wall()
+        board = self._b
         try:
-            if status.verb in ("up", "rerun"):
-                self._reload()
-            change = commands.apply(self._view(), status.verb, status.args)
+            change = self._accept(status)
         except (commands.Refusal, ConfigError) as refusal:
-            board.store.settle(status.id, "refused", str(refusal), wall)
-            board.say("warning", "operator", f"{status.verb} refused: {refusal}")
+            self._refuse(status, str(refusal), "warning")
             return
+        except (OSError, sqlite3.Error):
+            raise
+        except Exception as error:  # noqa: BLE001
+            # A fault of ours must not come back with every supervisor that takes over.
+            self._refuse(status, _fault(error), "error")
+            return
+        if change.retunes:
+            board.retunes.reload()
+        self.carry_out_todo()
+        board.say("info", "operator", f"{status.verb}: {change.sentence}")
+        board.publish()
+
+    def _refuse(self, status: CommandStatus, why: str, severity: Severity) -> None:
+        self._b.store.settle(status.id, "refused", why, self._b.clock.wall())
+        self._b.say(severity, "operator", f"{status.verb} refused: {why}")
+
+    def _accept(self, status: CommandStatus) -> commands.Change:
+        """What an order does, kept with its acceptance. Refusal and ConfigError when it does not
+        make sense; of any other error, too, nothing is kept."""
+        board, wall = self._b, self._b.clock.wall()
+        if status.verb in ("up", "rerun"):
+            self._reload()
+        change = commands.apply(self._view(), status.verb, status.args)
         intent = "down" if change.down else "up" if status.verb == "up" else None
         todo: dict[str, Any] = {
             "again": change.again,
@@ -164,21 +204,20 @@ class Orders:
         changed = undo.edits(board.desired, change.desired)
         changed = changed if status.verb in undo.REVERSIBLE else ()
 
+        args = {**status.args, **change.args}
+
         def also() -> None:
+            board.store.fill(status.id, args)
             board.store.note(status.id, change.sentence, changed, undo.words(changed, board.config))
             for order in change.retunes:
                 board.store.servers.add_retune(status.id, order, wall)
             if status.verb in MARKED:
                 kind = mark_kind(status.verb, board.desired.pause, change.desired.pause)
-                board.store.mark(wall, kind, order_text(status.verb, status.args))
+                board.store.mark(wall, kind, order_text(status.verb, args))
 
         board.store.accept(status.id, change.desired, wall, todo, also)
         board.desired = change.desired
-        if change.retunes:
-            board.retunes.reload()
-        self.carry_out_todo()
-        board.say("info", "operator", f"{status.verb}: {change.sentence}")
-        board.publish()
+        return change
 
     def _reload(self) -> None:
         """Read run.toml again."""
@@ -237,6 +276,11 @@ class Orders:
         failed = [f"{r.server}: {_failed(r)}" for r in found if r.step != "done"]
         state = "refused" if failed else "in_effect"
         board.store.settle(status.id, state, "; ".join(failed), board.clock.wall())
+
+
+def _fault(error: Exception) -> str:
+    """What is told of an order that met a fault of the program."""
+    return f"it could not be carried out, by a fault of eagle-tui: {error!r:.300}"
 
 
 def _not_undoable(status: CommandStatus) -> str:

@@ -39,10 +39,12 @@ class Past:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._db.execute("COMMIT")
         except BaseException:
-            self._db.execute("ROLLBACK")
+            # SQLite ends some by itself, as on a full disk; one left open would hinder all later.
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
             raise
-        self._db.execute("COMMIT")
 
     # -- history ----------------------------------------------------------------------------------
 

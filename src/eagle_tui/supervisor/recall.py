@@ -6,7 +6,6 @@ their manifests. Nothing here writes.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,6 @@ from eagle_tui.rundir import manifest
 from eagle_tui.rundir.paths import PHASE_DIRS, RunDir
 from eagle_tui.text import parse_json
 
-_LOG = re.compile(r"-(\d{4,})\.jsonl$")
 _FIRST_LINE = 1 << 16
 
 
@@ -32,18 +30,15 @@ class Recalled:
 def attempts(run: RunDir, phase: str) -> list[Recalled]:
     """The attempts of a phase that left an event log, the oldest first."""
     found = []
-    for path in run.events(phase, 0).parent.glob(f"{phase}-*.jsonl"):
-        number = _LOG.search(path.name)
-        if number is None:
-            continue
+    for number, path in run.event_logs(phase).items():
         try:
             with path.open("rb") as file:
                 first = parse_json(file.readline(_FIRST_LINE))
             process = Process(int(first["pid"]), int(first["started"]))
-            found.append(Recalled(int(number[1]), float(first["at"]), process))
+            found.append(Recalled(number, float(first["at"]), process))
         except (OSError, ValueError, TypeError, KeyError):
             continue  # a log without its beginning: the others still tell
-    return sorted(found, key=lambda item: item.number)
+    return found
 
 
 def began(run: RunDir) -> float | None:

@@ -188,9 +188,9 @@ class Store(Past, Journal):
         return None if row is None else _command(row)
 
     def commands_in(self, *states: str) -> list[StoredCommand]:
-        """Commands in these states, the oldest first."""
+        """Commands in these states, in the order in which they came, whatever the clock said."""
         marks = ",".join("?" * len(states))
-        sql = f"SELECT * FROM commands WHERE state IN ({marks}) ORDER BY at, rowid"
+        sql = f"SELECT * FROM commands WHERE state IN ({marks}) ORDER BY rowid"
         return [_command(row) for row in self._db.execute(sql, states)]
 
     def commands_like(self, beginning: str) -> list[StoredCommand]:
@@ -209,8 +209,8 @@ class Store(Past, Journal):
         return [_command(row) for row in self._db.execute(sql, (limit,))]
 
     def recent_commands(self, limit: int) -> list[CommandStatus]:
-        """The newest commands, the newest last."""
-        sql = "SELECT * FROM commands ORDER BY at DESC, rowid DESC LIMIT ?"
+        """The commands that came last, the newest last."""
+        sql = "SELECT * FROM commands ORDER BY rowid DESC LIMIT ?"
         return [_command(row).status for row in self._db.execute(sql, (limit,))][::-1]
 
     def accept(
@@ -234,6 +234,11 @@ class Store(Past, Journal):
                 "WHERE id = ?",
                 (at, at, desired.seq, command_id),
             )
+
+    def fill(self, command_id: str, args: dict[str, Any]) -> None:
+        """Keep the arguments of a command with those that it left open."""
+        sql = "UPDATE commands SET args = ? WHERE id = ?"
+        self._db.execute(sql, (json.dumps(args), command_id))
 
     def note(self, command_id: str, sentence: str, edits: Sequence[undo.Edit], words: str) -> None:
         """Keep what a command does, and what it changed with what putting it back does."""

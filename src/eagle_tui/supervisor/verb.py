@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from eagle_tui.config.model import PHASES, RunConfig
@@ -13,6 +13,9 @@ from eagle_tui.rundir.desired import DatasetControl, Desired
 from eagle_tui.supervisor.dataset_figures import DatasetFigures
 from eagle_tui.supervisor.tuning.order import RetuneOrder, ServerView
 from eagle_tui.supervisor.undo import Earlier, no_earlier
+
+MOST = (1 << 63) - 1
+"""The largest number that an order may name: that of run.toml."""
 
 
 class Refusal(ValueError):
@@ -53,6 +56,8 @@ class Change:
     """A response to be marked, or with `remove` no more."""
     down: bool = False
     drops_work: bool = False
+    args: dict[str, Any] = field(default_factory=dict)
+    """Arguments that the order left open, as they were taken."""
 
 
 def near(name: str, known: Iterable[str], what: str) -> Refusal:
@@ -76,14 +81,14 @@ def dataset_of(view: View, args: dict[str, Any]) -> str:
     return name
 
 
-def count_of(args: dict[str, Any], key: str, most: int | None = None) -> int | None:
+def count_of(args: dict[str, Any], key: str, most: int = MOST) -> int | None:
     """A whole number of the order, from 1 to `most`; None: it names none. Refusal: it is none."""
     value = args.get(key)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise Refusal(f"{key}: expected a whole number, at least 1; found {value!r}")
-    if most is not None and value > most:
+    if value > most:
         raise Refusal(f"{key}: {value:,} is more than the most allowed, {most:,}")
     return value
 

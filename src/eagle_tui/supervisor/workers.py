@@ -117,8 +117,7 @@ class WorkerSlot:
         store, clock = self._s.store, self._s.clock
         token = launch.new_token()
         # A worker that was run by hand, or before the state file was lost, has a number, too.
-        logs = self._s.run.events(self.phase, 0).parent.glob(f"{self.phase}-*.jsonl")
-        above = max((int(log.stem.rpartition("-")[2]) for log in logs), default=0)
+        above = max(self._s.run.event_logs(self.phase), default=0)
         self.number = store.begin("phase", self.phase, token, clock.wall(), above=above)
         argv = [
             *(sys.executable, "-m", f"eagle_tui.pipeline.{self.phase}"),

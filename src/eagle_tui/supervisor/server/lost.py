@@ -17,10 +17,7 @@ def settle(store: Store, attempt: Attempt, found: Diagnosis | None, wall: float)
         reason, rule, remedy = f"{reason}: {found.sentence}", found.rule, found.remedy
     store.servers.diagnosed(attempt.token, rule, remedy)
     store.ended(attempt.token, wall, outcome="lost", reason=reason)
-    if attempt.process is not None:
-        orphans = proc.family(attempt.token, attempt.process)
-    else:
-        orphans = list(proc.with_token(attempt.token))
+    orphans = proc.family(attempt.token, attempt.process)
     named = ", ".join(f"{proc.title(p)} (pid {p.pid})" for p in orphans)
     proc.kill(orphans)
     return f"processes that outlived it were killed: {named}" if orphans else ""

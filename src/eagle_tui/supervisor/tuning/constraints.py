@@ -6,7 +6,6 @@ often after minutes of loading.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,8 @@ RESERVE = 10 << 30
 GB = 1_000_000_000
 TIGHT = 0.95
 """Above this share of GPU memory, activations and graphs have hardly any room."""
+LARGEST = float(1 << 63)
+"""What is beyond is no number of anything, and products of it would be none for Python."""
 LEAST_POOL = 16
 """Tokens; the warm-up request alone takes 14."""
 
@@ -167,12 +168,15 @@ def _bounds(key: str, known: Setting, value: str, flag: Flag | None) -> Iterator
 def number_of(value: str, flag: Flag | None = None) -> float | None:
     """A number as the server reads it; 16k and 1Mi only where the flag takes them."""
     if (flag is None or flag.suffixes) and (match := SUFFIXED.fullmatch(value)):
-        return float(match["number"]) * SUFFIXES[match["suffix"]]
-    try:
-        number = float(value)
-    except ValueError:
+        number = float(match["number"]) * SUFFIXES[match["suffix"]]
+    elif "_" in value:
         return None
-    return number if math.isfinite(number) and "_" not in value else None
+    else:
+        try:
+            number = float(value)
+        except ValueError:
+            return None
+    return number if abs(number) <= LARGEST else None  # neither is NaN
 
 
 class _Line:

@@ -10,6 +10,7 @@ Servers are retuned one after the other: while one is down, the others go on gen
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -148,7 +149,7 @@ class Retunes:
     # -- progress ---------------------------------------------------------------------------------
 
     def reload(self) -> None:
-        """An order was accepted: take up what it asked for."""
+        """Take up what stands in the state file, such as an order that was accepted."""
         self._open = self._store.servers.retunes(open_only=True)
 
     def tick(self) -> None:
@@ -179,12 +180,16 @@ class Retunes:
 
     def _go(self, retune: Retune, step: RetuneStep, **also: object) -> None:
         self._store.servers.step(retune.id, step, self._clock.wall(), **also)
-        self._open = self._store.servers.retunes(open_only=True)
+        self.reload()
 
     def _end(self, retune: Retune, step: RetuneStep, reason: str) -> None:
         with self._store.transaction():
-            self._go(retune, step, reason=reason)
+            self._store.servers.step(retune.id, step, self._clock.wall(), reason=reason)
             self._note_undo(retune.command)
+            if step != "done":
+                self._drop_others(retune)
+        # Only now, when it is on disk: what is forgotten here is never ended there.
+        self.reload()
         source = f"server {retune.server}"
         if step == "done":
             self._young += [r for r in self._store.servers.retunes() if r.id == retune.id]
@@ -192,7 +197,6 @@ class Retunes:
         else:
             word = "refused" if step == "refused" else "rolled back"
             self._say("error", source, f"retune of {retune.words} {word}: {reason}")
-            self._drop_others(retune)
 
     def _note_undo(self, command: str) -> None:
         """What an order has changed by now can be taken back."""
@@ -203,15 +207,16 @@ class Retunes:
     def _drop_others(self, retune: Retune) -> None:
         """What one server cannot do is not tried on the next one of the same order."""
         for other in self._open:
-            if other.command == retune.command:
+            if other.command == retune.command and other.id != retune.id:
                 reason = f"{retune.server} could not do it"
                 self._store.servers.step(other.id, "refused", self._clock.wall(), reason=reason)
-        self.reload()
 
     def _requested(self, retune: Retune, server: ManagedServer) -> None:
         try:
             self._judge(retune, server)
-        except (TypeError, ValueError, KeyError, IndexError) as error:
+        except (OSError, sqlite3.Error):
+            raise
+        except Exception as error:  # noqa: BLE001
             # A fault of ours must not come back with every supervisor that takes over.
             self._end(retune, "refused", f"it could not be checked: {error!r}")
 
@@ -278,17 +283,16 @@ class Retunes:
 
     def _back(self, retune: Retune, server: ManagedServer, reason: str) -> None:
         """The settings before are taken again."""
+
+        def also() -> None:
+            wall = self._clock.wall()
+            self._store.servers.step(retune.id, "reverting", wall, reason=reason)
+            self._note_undo(retune.command)
+
+        self._run.in_force(retune.server, retune.before, also)
+        self.reload()
         sentence = f"back to the settings before: {reason}"
         self._say("warning", f"server {retune.server}", sentence)
-        self._run.in_force(
-            retune.server,
-            retune.before,
-            lambda: self._store.servers.step(
-                retune.id, "reverting", self._clock.wall(), reason=reason
-            ),
-        )
-        self._note_undo(retune.command)
-        self.reload()
         # What died of the new settings does not count against those before.
         server.forgive()
 
@@ -351,8 +355,10 @@ class Retunes:
             server = self._servers.get(retune.server)
             if server is None or not (reason := self._early_death(retune)):
                 continue
-            self._young.remove(retune)
-            if self._run.tuned(retune.server) == retune.after:
+            back = self._run.tuned(retune.server) == retune.after
+            if back:
                 self._back(retune, server, reason)
+            self._young.remove(retune)
+            if back:
                 return
         self._young = [r for r in self._young if self._is_young(r)]
