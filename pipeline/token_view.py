@@ -2,8 +2,9 @@
 
 `python -m eagle_tui.pipeline.token_view RUN`, requests on stdin, answers on stdout, JSON lines:
 
-    {"row": {id, state, prompt_ids, output_ids} or {id, token_ids, spans}}
-    {"ids": […], "mask": […], "prompt": n, "pieces": […] or null, "dropped": "", "note": ""}
+    {"number": 1, "row": {id, state, prompt_ids, output_ids} or {id, token_ids, spans}}
+    {"number": 1, "ids": […], "mask": […], "prompt": n, "pieces": […] or null, "dropped": "",
+     "note": ""}
 
 The mask is made by the code that merge makes it with. Where only the chat template tells how an
 answer ends, that is asked for once, which takes some seconds; otherwise nothing large is imported.
@@ -113,10 +114,21 @@ def main(arguments: list[str]) -> int:
         print(error, file=sys.stderr)
         return 2
     for line in sys.stdin.buffer:
+        number = None
         try:
-            answer = viewer.view(json.loads(line)["row"])
-        except (Refused, ValueError, KeyError, TypeError, OverflowError) as error:
+            request = json.loads(line)
+            number = request.get("number")
+            answer = viewer.view(request["row"])
+        except (
+            Refused,
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+        ) as error:
             answer = {"error": f"{type(error).__name__}: {error}"}
+        answer["number"] = number
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
     return 0
