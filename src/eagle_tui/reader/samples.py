@@ -124,7 +124,7 @@ class SampleReader:
         at, row = self.row(dataset, id, offset)
         try:
             return responses.to_sample(row)
-        except (ValueError, TypeError):
+        except ValueError:
             where = f"{self._path(dataset)}: the row {id[:80]!r} at byte {at}"
             raise ValueError(f"{where} is none of ours: its fields cannot be read") from None
 
@@ -335,7 +335,7 @@ class _Look:
             return None
         try:
             return responses.to_sample(row)
-        except (ValueError, TypeError):
+        except ValueError:
             return None
 
     def _head(self, dataset: str, offset: int, line: bytes) -> SampleHead | None:
