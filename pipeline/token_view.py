@@ -19,8 +19,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from eagle_tui.config import ConfigError, load_config
+from eagle_tui.config import ConfigError
 from eagle_tui.config.model import RunConfig
+from eagle_tui.rundir import accepted
 from eagle_tui.rundir.paths import RunDir
 
 from . import targets
@@ -106,10 +107,10 @@ class Viewer:
 
 
 def main(arguments: list[str]) -> int:
-    """Answer until stdin ends; gives the exit code: 2 for a run.toml that cannot be read."""
+    """Answer until stdin ends; gives the exit code: 2 for settings that cannot be read."""
     run = RunDir.at(Path(arguments[0]))
     try:
-        viewer = Viewer(load_config(run.config), run)
+        viewer = Viewer(accepted.settings(run)[0], run)
     except (ConfigError, OSError) as error:
         print(error, file=sys.stderr)
         return 2

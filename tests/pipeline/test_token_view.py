@@ -87,6 +87,9 @@ def test_without_a_tokenizer_there_are_ids_and_a_sentence(run: RunDir) -> None:
 
 
 def test_as_a_process_it_answers_line_by_line_and_loads_no_torch(run: RunDir) -> None:
+    """And it goes by the settings that were accepted."""
+    run.config.rename(run.accepted)
+    run.config.write_text("[half")
     rows = [
         {"row": {"id": "i", "state": "complete", "prompt_ids": [5], "output_ids": [7, EOS]}},
         {"row": {"id": "i", "state": "complete", "prompt_ids": "x", "output_ids": [[]]}},

@@ -268,3 +268,17 @@ def test_a_row_with_wrong_counts_is_read_and_hides_no_other(tmp_path: Path) -> N
     reader = samples.SampleReader(run_with(tmp_path, d=whole + b"".join(odd)))
     found = reader.samples("d", "newest", 10)
     assert [(s.id, s.completion_tokens) for s in found] == [("b", 0), ("a", 5)]
+
+
+def test_the_settings_that_were_accepted_name_the_datasets(tmp_path: Path) -> None:
+    """Not an edit of run.toml that is not in force: it must hide no responses."""
+    run = run_with(tmp_path, old=row("a", "old"))
+    text = (
+        '[target]\nmodel = "m"\n[[server]]\nurl = "http://x:1"\n'
+        '[[dataset]]\nname = "{}"\nsource = "d.jsonl"\n'
+    )
+    run.config.write_text(text.format("new"))
+    reader = samples.SampleReader(run)
+    assert list(reader.files()) == ["new"]
+    run.accepted.write_text(text.format("old"))
+    assert list(reader.files()) == ["old"] and reader.find("a") == ("old", 0)
