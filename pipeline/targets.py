@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eagle_tui.config.model import RunConfig
-from eagle_tui.config.target import NoSuchModel, model_location
+from eagle_tui.config.target import NoSuchModel, model_location, path_of
 from eagle_tui.rundir.paths import RunDir
 
 from .worker import Refused
@@ -56,8 +56,7 @@ def load_tokenizer(config: RunConfig, run: RunDir) -> PreTrainedTokenizerBase:
         )
         raise Refused(f"target.model {target.model!r}: no tokenizer ({error}).{hint}") from error
     if target.chat_template is not None:
-        path = Path(target.chat_template).expanduser()
-        path = path if path.is_absolute() else run.root / path
+        path = path_of(target.chat_template, run.root)
         try:
             tokenizer.chat_template = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
