@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eagle_tui.config.model import RunConfig
-from eagle_tui.config.target import NoSuchModel, model_location
+from eagle_tui.config.target import NoSuchModel, model_location, path_of
 from eagle_tui.rundir.paths import RunDir
 
 from .worker import Refused
@@ -34,11 +34,6 @@ def resolve_model(config: RunConfig, run: RunDir) -> str:
         raise Refused(str(error)) from error
 
 
-def template_path(written: str, run: RunDir) -> Path:
-    """The file of `target.chat_template`, from the run's directory on."""
-    return run.root / Path(written).expanduser()
-
-
 def load_tokenizer(config: RunConfig, run: RunDir) -> PreTrainedTokenizerBase:
     """The target's tokenizer, with the chat template of run.toml if it names one.
 
@@ -61,7 +56,7 @@ def load_tokenizer(config: RunConfig, run: RunDir) -> PreTrainedTokenizerBase:
         )
         raise Refused(f"target.model {target.model!r}: no tokenizer ({error}).{hint}") from error
     if target.chat_template is not None:
-        path = template_path(target.chat_template, run)
+        path = path_of(target.chat_template, run.root)
         try:
             tokenizer.chat_template = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:

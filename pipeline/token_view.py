@@ -2,8 +2,9 @@
 
 `python -m eagle_tui.pipeline.token_view RUN`, requests on stdin, answers on stdout, JSON lines:
 
-    {"row": {id, state, prompt_ids, output_ids} or {id, token_ids, spans}}
-    {"ids": […], "mask": […], "prompt": n, "pieces": […] or null, "dropped": "", "note": ""}
+    {"number": 1, "row": {id, state, prompt_ids, output_ids} or {id, token_ids, spans}}
+    {"number": 1, "ids": […], "mask": […], "prompt": n, "pieces": […] or null, "dropped": "",
+     "note": ""}
 
 The mask is made by the code that merge makes it with. Where only the chat template tells how an
 answer ends, that is asked for once, which takes some seconds; otherwise nothing large is imported.
@@ -18,8 +19,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from eagle_tui.config import ConfigError, load_config
+from eagle_tui.config import ConfigError
 from eagle_tui.config.model import RunConfig
+from eagle_tui.rundir import accepted
 from eagle_tui.rundir.paths import RunDir
 
 from . import targets
@@ -105,18 +107,29 @@ class Viewer:
 
 
 def main(arguments: list[str]) -> int:
-    """Answer until stdin ends; gives the exit code: 2 for a run.toml that cannot be read."""
+    """Answer until stdin ends; gives the exit code: 2 for settings that cannot be read."""
     run = RunDir.at(Path(arguments[0]))
     try:
-        viewer = Viewer(load_config(run.config), run)
+        viewer = Viewer(accepted.settings(run)[0], run)
     except (ConfigError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
     for line in sys.stdin.buffer:
+        number = None
         try:
-            answer = viewer.view(json.loads(line)["row"])
-        except (Refused, ValueError, KeyError, TypeError, OverflowError) as error:
+            request = json.loads(line)
+            number = request.get("number")
+            answer = viewer.view(request["row"])
+        except (
+            Refused,
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+        ) as error:
             answer = {"error": f"{type(error).__name__}: {error}"}
+        answer["number"] = number
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
     return 0

@@ -8,10 +8,10 @@ another is refused.
 from __future__ import annotations
 
 from eagle_tui.config.model import RunConfig
+from eagle_tui.config.target import path_of
 from eagle_tui.rundir import atomic, manifest
 from eagle_tui.rundir.paths import RunDir
 
-from ..targets import template_path
 from ..worker import Refused
 
 FILE = "target.json"
@@ -22,7 +22,7 @@ def describe(config: RunConfig, run: RunDir) -> dict[str, str]:
     target = config.target
     template = "the tokenizer's"
     if target.chat_template:
-        template = manifest.file_fingerprint(template_path(target.chat_template, run))
+        template = manifest.file_fingerprint(path_of(target.chat_template, run.root))
     return {
         "model": target.model,
         "chat_template": template,

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from eagle_tui import troubles
 from eagle_tui.client_api import ClientError
 from eagle_tui.protocol import (
     CommandStatus,
@@ -175,10 +176,13 @@ class SocketClient(RunFiles):
         if not self._revive or now - self._tried < REVIVE_S:
             raise ClientError(_gone(self._run, error)) from error
         self._tried = now
-        before = last_status(self._run)
-        if before is not None and (why := rests(self._run, before)):
-            raise Down(f"{self._run.root}: {why}") from error
-        await asyncio.to_thread(ensure_supervisor, self._run)
+        try:
+            before = last_status(self._run)
+            if before is not None and (why := rests(self._run, before)):
+                raise Down(f"{self._run.root}: {why}") from error
+            await asyncio.to_thread(ensure_supervisor, self._run)
+        except OSError as refused:
+            raise ClientError(troubles.of(refused).sentence) from refused
 
 
 def _gone(run: RunDir, error: NoAnswer) -> str:

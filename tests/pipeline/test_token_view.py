@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from tokenizers import Tokenizer
 from eagle_tui.config import load_config
 from eagle_tui.config.target import model_location
 from eagle_tui.pipeline.token_view import Viewer, pieces
+from eagle_tui.reader.tokens import TokenDecoder
 from eagle_tui.rundir.paths import RunDir
 
 TINY = Tokenizer.from_file(model_location("builtin:tiny", Path()) + "/tokenizer.json")
@@ -85,6 +87,9 @@ def test_without_a_tokenizer_there_are_ids_and_a_sentence(run: RunDir) -> None:
 
 
 def test_as_a_process_it_answers_line_by_line_and_loads_no_torch(run: RunDir) -> None:
+    """And it goes by the settings that were accepted."""
+    run.config.rename(run.accepted)
+    run.config.write_text("[half")
     rows = [
         {"row": {"id": "i", "state": "complete", "prompt_ids": [5], "output_ids": [7, EOS]}},
         {"row": {"id": "i", "state": "complete", "prompt_ids": "x", "output_ids": [[]]}},
@@ -107,3 +112,30 @@ def test_as_a_process_it_answers_line_by_line_and_loads_no_torch(run: RunDir) ->
     assert first["mask"] == [0, 1, 1] and torch == "False"
     assert "error" in second or second["dropped"]
     assert "error" in third
+
+
+async def test_an_answer_is_never_taken_for_that_of_another_request(run: RunDir) -> None:
+    """A view that is cancelled, as by a move of the cursor, is answered nevertheless."""
+    started = asyncio.Event()
+
+    class Told(TokenDecoder):
+        async def _started(self) -> asyncio.subprocess.Process:
+            process = await super()._started()
+            started.set()
+            return process
+
+    decoder = Told(run)
+
+    def row(*output: int) -> dict[str, Any]:
+        return {"id": "i", "state": "complete", "prompt_ids": [5], "output_ids": list(output)}
+
+    try:
+        first = asyncio.create_task(decoder.view(row(7, 8, EOS)))
+        await started.wait()
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        assert (await decoder.view(row(9, EOS))).ids == (5, 9, EOS)
+        assert (await decoder.view(row(10, 11, EOS))).ids == (5, 10, 11, EOS)
+    finally:
+        await decoder.close()

@@ -70,3 +70,25 @@ def test_a_worker_that_always_dies_fails_with_its_last_lines(new_run: Callable[.
     (run.root / "data" / "none.jsonl").write_bytes((run.root / "data" / "arith.jsonl").read_bytes())
     run.verb("rerun", "prepare")
     run.wait("prepare done", lambda s: s.phases[0].state == "done")
+
+
+def test_a_server_that_run_toml_does_not_name_any_more_is_not_orphaned(
+    new_run: Callable[..., Run],
+) -> None:
+    run = new_run(rows=36)
+    run.up()
+    run.wait("server ready", lambda s: s.servers[0].state == "ready")
+    (supervisor,) = run.processes("supervisor")
+    proc.send(supervisor, signal.SIGKILL)
+    text = run.dir.config.read_text()
+    run.dir.config.write_text(text.replace('name = "engine"', 'name = "renamed"'))
+    assert run.dir.config.read_text() != text
+    done = run.eagle("up", str(run.root), "--detach", check=False)
+    assert done.returncode == 2 and "[server] of run.toml changed" in done.stderr
+    assert f"eagle-tui down {run.root}" in done.stderr and run.processes("engine")
+    run.down()
+    assert run.processes("engine") == []
+    run.up()
+    run.wait(
+        "server ready", lambda s: [(v.name, v.state) for v in s.servers] == [("renamed", "ready")]
+    )

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -93,6 +96,42 @@ async def test_a_sampler_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(gpu, "DEADLINE_S", 0.3)
     sampler = GpuSampler(SystemClock(), says(then=STAYS))
     await until(sampler, lambda: "does not answer" in sampler.note)
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def test_a_child_whose_pipe_stays_open_leaves_no_descriptor_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As when it is stuck in the driver: the pipe's other end is held by its own child here."""
+    monkeypatch.setattr(gpu, "DEADLINE_S", 0.1)
+    sampler = GpuSampler(SystemClock(), ["/bin/sh", "-c", "sleep 5 & sleep 5"])
+    await sampler._round()
+    before = open_files()
+    for _ in range(3):
+        await sampler._round()
+    assert open_files() <= before
+
+
+async def test_while_a_child_does_not_die_no_other_is_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gpu, "DEADLINE_S", 0.1)
+    monkeypatch.setattr(subprocess.Popen, "kill", lambda _: None)
+    sampler = GpuSampler(SystemClock(), says(then=STAYS))
+    await sampler._round()
+    first = sampler._stuck
+    assert first is not None and first.returncode is None
+    await sampler._round()
+    assert sampler._stuck is first
+    os.kill(first.pid, signal.SIGKILL)
+    await first.wait()
+    await sampler._round()
+    assert sampler._stuck is not None and sampler._stuck is not first
+    os.kill(sampler._stuck.pid, signal.SIGKILL)
+    await sampler._stuck.wait()
 
 
 async def test_a_sampler_that_cannot_be_started_is_said() -> None:

@@ -26,3 +26,24 @@ def test_a_panel_that_cannot_be_drawn_says_so_and_the_rest_goes_on() -> None:
         shown.press(b"q")
         shown.drain()
         assert shown.process.wait(timeout=60) == 0
+
+
+FAULTY_LOAD = (
+    PLAIN
+    + """
+from eagle_tui.ui.screens.overview import OverviewScreen
+
+async def load(self):
+    raise KeyError("no such [/row]")
+
+OverviewScreen.load = load
+app.run()
+"""
+)
+
+
+def test_a_load_that_fails_is_told_and_the_screen_goes_on() -> None:
+    with screen(FAULTY_LOAD, ready="This screen has a fault (KeyError") as shown:
+        shown.press(b"q")
+        shown.drain()
+        assert shown.process.wait(timeout=60) == 0

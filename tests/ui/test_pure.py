@@ -130,6 +130,12 @@ def test_fit_cuts_wide_characters_at_the_cell() -> None:
     assert fit("abcdef", 4) == "abc…"
 
 
+def test_a_text_is_cut_by_cells_and_not_filled_up() -> None:
+    for text, room, shown in (("日本語", 6, "日本語"), ("日本語", 5, "日本…"), ("ab", -1, "")):
+        pen = Pen().upto(text, room)
+        assert ("".join(s.text for s in pen.segments), pen.width) == (shown, cell_len(shown))
+
+
 def test_changed_span_covers_what_changed_and_little_more() -> None:
     red, blue = Style(color="red"), Style(color="blue")
     before = Strip([Segment("abc", red), Segment("def", blue), Segment("ghi", red)])

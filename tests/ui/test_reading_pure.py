@@ -9,18 +9,21 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from eagle_tui import place
-from eagle_tui.protocol import Sample
+from eagle_tui.protocol import CommandState, Sample
 from eagle_tui.reader.logs import LogReader
 from eagle_tui.records import SampleHead, SamplePage, TokenView
 from eagle_tui.rundir.paths import RunDir
 from eagle_tui.supervisor.past import FOR_EVER
 from eagle_tui.supervisor.store import Store
-from eagle_tui.ui import copying, journal_book, log_window, sample_book
+from eagle_tui.ui import copying, journal_book, log_window, sample_book, themes
 from eagle_tui.ui.glyphs import glyph_set
+from eagle_tui.ui.journal import Entry, one_line
 from eagle_tui.ui.journal_book import JournalBook
 from eagle_tui.ui.log_window import LogWindow
+from eagle_tui.ui.palette import palette
 from eagle_tui.ui.sample_book import SampleBook
 from eagle_tui.ui.sample_text import Folds, plain_text, sample_lines
 from eagle_tui.ui.token_lines import summary, token_lines
@@ -320,3 +323,17 @@ def test_copies_are_harmless_and_only_the_owners(tmp_path: Path) -> None:
     assert "a␛[2J␇b" in path.read_text() and "\x1b" not in path.read_text()
     assert copying.for_clipboard("a\x1b") == "a␛"
     assert copying.for_clipboard("x" * 100_000) is None
+
+
+@pytest.mark.parametrize("state", ["info", "accepted"])
+def test_a_line_of_wide_characters_is_cut_at_the_cell(state: str) -> None:
+    """Not in its middle: they are two cells each."""
+    look = palette(themes.ThemeFiles(Path("/nonexistent")).themes.by_name["eagle-dark"])
+    trail: tuple[CommandState, ...] = ("requested", "accepted") if state == "accepted" else ()
+    entry = Entry(0.0, state, "operator", "数据集生成完成" * 3, trail)
+    for width in (40, 60, 90):
+        line = "".join(s.text for s in one_line(entry, 0.0, width, look, glyph_set("unicode")))
+        assert cell_len(line) <= width
+        assert entry.text in line or "…" in line
+        assert entry.text in line or cell_len(line) >= width - 1
+    assert entry.text in line

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from eagle_tui import proc
 from eagle_tui.cli.make import make_run
 from eagle_tui.config import ConfigError
 from eagle_tui.proc import TOKEN_ENV
 from eagle_tui.reach import NotARun, require_run
 from eagle_tui.rundir import accepted
 from eagle_tui.rundir.paths import RunDir
+from eagle_tui.supervisor.__main__ import settings as supervised
+from eagle_tui.supervisor.store import Store
 
 TEXT = """[target]
 model = "m"
@@ -108,3 +112,37 @@ def test_a_directory_whose_name_is_no_text_is_told(tmp_path: Path) -> None:
     assert not odd.exists()
     with pytest.raises(NotARun, match="rename it"):
         require_run(RunDir.at(odd))
+
+
+def test_what_still_runs_is_neither_orphaned_nor_told_to_run_otherwise(run: RunDir) -> None:
+    """The supervisor was killed, its server lives, and run.toml names another one now."""
+    store = Store(run.state)
+    taken, _ = supervised(run, store, up=True)
+    store.begin("server", taken.server[0].name, "a-token", 1.0)
+    server = subprocess.Popen(["sleep", "60"], env={**os.environ, TOKEN_ENV: "a-token"})
+    try:
+        found = proc.identify(server.pid)
+        assert found is not None
+        store.launched("a-token", found)
+        run.config.write_text(TEXT.replace("[[server]]", '[[server]]\nname = "other"'))
+        with pytest.raises(ConfigError, match=r"\[server\] of run.toml changed: .*down .* first"):
+            supervised(run, store, up=True)
+        for intent in ("up", "down"):  # it may have been killed in the middle of `down`
+            store.put("intent", intent)
+            assert supervised(run, store, up=False)[0] == taken
+        run.config.write_text(TEXT.replace('"b"', '"c"'))
+        assert supervised(run, store, up=True)[0].dataset[1].name == "c"
+        run.config.write_text(TEXT.replace("[[server]]", '[[server]]\nname = "other"'))
+        server.kill()
+        server.wait()
+        child = subprocess.Popen(["sleep", "60"], env={**os.environ, TOKEN_ENV: "a-token"})
+        try:
+            assert supervised(run, store, up=True)[0].server[0].name == "other"
+            assert store.open_attempts("server") == []
+            assert child.wait(timeout=60) == -9, "what it left behind is ended"
+        finally:
+            child.kill()
+    finally:
+        server.kill()
+        server.wait()
+        store.close()

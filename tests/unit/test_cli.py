@@ -58,6 +58,23 @@ def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("up", there, "--detach") == 2
 
 
+def test_a_home_that_nobody_has_is_a_place_that_is_not_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("status", "~nosuchuser/run") == 4
+    assert "~nosuchuser/run: there is no such directory" in capsys.readouterr().err
+    there = RunDir.at(tmp_path / "run")
+    assert run("init", str(there.root)) == 0
+    text = there.config.read_text()
+    model = 'model = "~nosuchuser/m"\nchat_template = "~nosuchuser/t"'
+    there.config.write_text(text.replace('model = "builtin:tiny"', model, 1))
+    capsys.readouterr()
+    assert run("check", str(there.root)) == 2
+    said = capsys.readouterr().err
+    assert "no directory" in said and "~nosuchuser/m" in said
+    assert "target.chat_template: there is no file" in said
+
+
 def test_init_with_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     there = tmp_path / "r"
     words = ("--set", "generate.concurrency=64", "--set", "dataset[b1-glaive].samples=7")

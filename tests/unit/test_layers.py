@@ -57,6 +57,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "client": {
         *("client_api", "protocol", "rundir", "reader", "reach", "versions", "records", "unixhttp"),
+        "troubles",
     },
     "reach": {"client_api", "protocol", "rundir", "versions", "proc", "unixhttp"},
     "unixhttp": set(),

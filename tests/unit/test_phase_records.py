@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from eagle_tui import lengths
+from eagle_tui.client import SocketClient
+from eagle_tui.client_api import ClientError
 from eagle_tui.pipeline.worker import next_attempt
 from eagle_tui.protocol import HISTOGRAM_EDGES
 from eagle_tui.reader import failures, phases
+from eagle_tui.reader.files import RunFiles
 from eagle_tui.rundir.paths import RunDir
 
 
@@ -84,6 +87,36 @@ def test_a_manifest_that_cannot_be_read_is_an_error(tmp_path: Path, body: str, w
     run.manifest("merge").write_text(body, encoding="utf-8")
     with pytest.raises(ValueError, match=words):
         phases.read(run)
+
+
+def test_fields_of_the_wrong_kind_are_left_out(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    made = {"made_at": 5, "attempt": 1, "outputs": {"a": "x", "b": 3}, "counts": [], "inputs": 1}
+    _rows(run.manifest("merge"), [made])
+    manifest = next(record for record in phases.read(run) if record.phase == "merge").manifest
+    assert manifest is not None
+    assert (manifest.files, manifest.bytes, manifest.counts, manifest.inputs) == (2, 3, {}, {})
+    _rows(run.dead("d"), [{"id": [], "state": {}, "reason": None, "at": 1.0}])
+    assert failures.count(run.dead("d")) == []
+
+
+async def test_a_reader_that_meets_what_nobody_thought_of_tells_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise KeyError("odd")
+
+    monkeypatch.setattr(phases, "read", fail)
+    with pytest.raises(ClientError, match=f"{tmp_path}.*odd"):
+        await RunFiles(RunDir(tmp_path)).phase_records()
+
+
+async def test_what_keeps_a_supervisor_from_being_started_is_told(tmp_path: Path) -> None:
+    """The system refuses to read its last status."""
+    (tmp_path / "status.json").symlink_to("status.json")
+    async with SocketClient(RunDir(tmp_path)) as client:
+        with pytest.raises(ClientError, match=r"status\.json: .*symbolic links"):
+            await client.events(0, 1)
 
 
 def test_a_histogram_counts_every_response_once() -> None:

@@ -243,3 +243,42 @@ def test_a_native_row_is_a_sample_too(tmp_path: Path) -> None:
     assert (sample.state, sample.completion_tokens) == ("complete", 1)
     with pytest.raises(ValueError, match="kind"):
         samples.SampleReader(run).samples(None, "best", 5)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=5,
+)
+_PARTS = (*json.loads(row("x")), "token_ids", "prompt_tokens")
+
+
+@given(st.fixed_dictionaries({}, optional=dict.fromkeys(_PARTS, _JSON)))
+def test_whatever_stands_in_a_row_it_is_a_sample_or_none(parts: dict[str, Any]) -> None:
+    found = responses.to_sample({**parts, "id": "x", "state": "complete"})
+    assert found.id == "x" and found.completion_tokens >= 0
+    line = json.dumps(parts).encode()
+    head = responses.read_head(line)
+    assert head is None or head.tokens >= 0
+
+
+def test_a_row_with_wrong_counts_is_read_and_hides_no_other(tmp_path: Path) -> None:
+    whole = row("a", at=1.0)
+    odd = row("b", at=2.0, usage="12 tokens"), row("c", at=3.0).replace(b'"at":3.0', b'"at":3.0.1')
+    reader = samples.SampleReader(run_with(tmp_path, d=whole + b"".join(odd)))
+    found = reader.samples("d", "newest", 10)
+    assert [(s.id, s.completion_tokens) for s in found] == [("b", 0), ("a", 5)]
+
+
+def test_the_settings_that_were_accepted_name_the_datasets(tmp_path: Path) -> None:
+    """Not an edit of run.toml that is not in force: it must hide no responses."""
+    run = run_with(tmp_path, old=row("a", "old"))
+    text = (
+        '[target]\nmodel = "m"\n[[server]]\nurl = "http://x:1"\n'
+        '[[dataset]]\nname = "{}"\nsource = "d.jsonl"\n'
+    )
+    run.config.write_text(text.format("new"))
+    reader = samples.SampleReader(run)
+    assert list(reader.files()) == ["new"]
+    run.accepted.write_text(text.format("old"))
+    assert list(reader.files()) == ["old"] and reader.find("a") == ("old", 0)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from eagle_tui.clock import ManualClock
 from eagle_tui.loglines import shown
+from eagle_tui.telemetry.diagnosis import diagnose
 from eagle_tui.telemetry.log_file import MAX_LINE, LogFile
 from eagle_tui.telemetry.server_log import ServerLog
 
@@ -151,6 +152,32 @@ def test_death_is_seen_before_the_process_ends(tmp_path: Path) -> None:
     assert "watchdog timeout" in followed(tmp_path / "log", data, []).dying
     data = (LOGS / "port_in_use_by_http_server-0.5.23.log").read_bytes()
     assert "address already in use" in followed(tmp_path / "log", data, []).dying
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[2026-12-01 05:00:00] Receive: obj=GenerateReqInput(rid='x', text='{}')",
+        "[2026-12-01 05:00:00 TP0] Finish: obj=GenerateReqInput(rid='x'), out={{'text': '{}'}}",
+        "[2026-12-01 05:00:00] Receive OpenAI: obj=ChatCompletionRequest(messages=['{}'])",
+        '{{"timestamp": "2026-12-01T05:00:00", "event": "request.finished", "out": "{}"}}',
+        "Somebody wrote: {}",
+    ],
+)
+def test_what_a_request_says_is_not_said_of_the_server(line: str, tmp_path: Path) -> None:
+    said = (
+        "bind: address already in use",
+        "[2026-12-01 05:00:00] SIGQUIT received. signum=None",
+        "Scheduler hit an exception: Traceback",
+        "Subprocess scheduler_0 (pid=7) crashed with exit code -9",
+        "max_total_num_tokens=7, #retracted_reqs: 5",
+    )
+    data = "".join(line.format(text) + "\n" for text in said).encode()
+    log = followed(tmp_path / "log", data, [])
+    assert log.dying == ""
+    if "Somebody" not in line:
+        assert (log.kv_tokens, log.load, log.tail) == (None, None, ())
+        assert diagnose(data.decode().splitlines(), "exit code 1") is None
 
 
 def test_no_file_is_no_trouble(tmp_path: Path) -> None:

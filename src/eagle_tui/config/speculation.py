@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from eagle_tui.config.target import path_of
+
 LARGEST = 1 << 20
 """Bytes of a config.json that is read."""
 
@@ -37,9 +39,9 @@ def command_fault(words: Sequence[str], root: Path) -> str:
     if not algorithm or not drafter:
         return ""
     try:
-        with (root / Path(drafter).expanduser() / "config.json").open("rb") as file:
+        with (path_of(drafter, root) / "config.json").open("rb") as file:
             config = json.loads(file.read(LARGEST))
-    except (OSError, ValueError, RuntimeError):
+    except (OSError, ValueError):
         return ""
     return algorithm_fault(config, algorithm) if isinstance(config, dict) else ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 
 BUILTIN = "builtin:"
@@ -12,6 +13,12 @@ MODELS = {"builtin:tiny": Path("tiny") / "model"}
 
 class NoSuchModel(ValueError):
     """`target.model` names something that is not there; the message says what to do."""
+
+
+def path_of(text: str, root: Path) -> Path:
+    """A path as it may stand in run.toml: absolute, in a home directory (`~`), or relative to the
+    run directory `root`. `~nobody` stays as it is: there is no such file."""
+    return root / os.path.expanduser(text)  # noqa: PTH111 - Path's raises for `~nobody`
 
 
 def model_location(model: str, root: Path) -> str:
@@ -27,13 +34,12 @@ def model_location(model: str, root: Path) -> str:
         spec = importlib.util.find_spec("eagle_tui.pipeline")
         assert spec is not None and spec.submodule_search_locations
         return str(Path(next(iter(spec.submodule_search_locations))) / MODELS[model])
-    path = Path(model).expanduser()
-    absolute = path if path.is_absolute() else root / path
-    if absolute.is_dir():
-        return str(absolute.resolve())
-    if path.is_absolute() or model.startswith((".", "~")):
+    path = path_of(model, root)
+    if path.is_dir():
+        return str(path.resolve())
+    if model.startswith(("/", ".", "~")):
         raise NoSuchModel(
-            f"target.model: there is no directory {absolute}. Correct the path, or give "
+            f"target.model: there is no directory {path}. Correct the path, or give "
             "a hub id such as Qwen/Qwen3-8B"
         )
     return model

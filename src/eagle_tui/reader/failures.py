@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from eagle_tui.reader.fields import as_number
 from eagle_tui.reader.responses import rows_backward
 from eagle_tui.records import FailureCount
 from eagle_tui.text import parse_json
@@ -41,8 +42,10 @@ def _row(line: bytes | None) -> dict[str, Any] | None:
         row = parse_json(line)
     except ValueError:
         return None
-    known = isinstance(row, dict) and isinstance(row.get("at"), int | float)
-    return row if known and {"id", "state", "reason"} <= row.keys() else None
+    if not isinstance(row, dict) or not {"id", "state", "reason"} <= row.keys():
+        return None
+    known = isinstance(row["id"], str | int) and as_number(row.get("at")) is not None
+    return row if known else None
 
 
 def _count(

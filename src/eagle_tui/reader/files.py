@@ -48,65 +48,67 @@ class RunFiles:
 
     async def find_samples(self, query: SampleQuery) -> SamplePage:
         """See `RunClient`."""
-        return await _read(lambda: self._samples.page(query, self._until()))
+        return await self._read(lambda: self._samples.page(query, self._until()))
 
     async def samples(self, dataset: str | None, kind: str, limit: int) -> list[Sample]:
         """See `RunClient`."""
-        return await _read(lambda: self._samples.samples(dataset, kind, limit, self._until()))
+        return await self._read(lambda: self._samples.samples(dataset, kind, limit, self._until()))
 
     async def sample(self, dataset: str, id: str, offset: int | None = None) -> Sample:
         """See `RunClient`."""
-        return await _read(lambda: self._samples.sample(dataset, id, offset))
+        return await self._read(lambda: self._samples.sample(dataset, id, offset))
 
     async def where_is(self, id: str) -> tuple[str, int]:
         """Dataset and offset of the response with that id; all files are looked through. NotFound
         when there is none."""
-        return await _read(lambda: self._samples.find(id))
+        return await self._read(lambda: self._samples.find(id))
 
     async def sample_tokens(self, dataset: str, id: str, offset: int | None = None) -> TokenView:
         """See `RunClient`."""
-        _, row = await _read(lambda: self._samples.row(dataset, id, offset))
+        _, row = await self._read(lambda: self._samples.row(dataset, id, offset))
         try:
             return await self._tokens.view(row)
-        except NoView as error:
+        except (NoView, ValueError) as error:
             raise ClientError(str(error)) from error
 
     async def log_files(self) -> list[LogFile]:
         """See `RunClient`."""
-        return await _read(self._logs.files)
+        return await self._read(self._logs.files)
 
     async def log_page(self, query: LogQuery) -> LogPage:
         """See `RunClient`."""
-        return await _read(lambda: self._logs.page(query))
+        return await self._read(lambda: self._logs.page(query))
 
     async def log_at(self, name: str, at: float) -> int | None:
         """See `RunClient`."""
-        return await _read(lambda: self._logs.at_time(name, at))
+        return await self._read(lambda: self._logs.at_time(name, at))
 
     async def failures(self, dataset: str) -> list[FailureCount]:
         """See `RunClient`."""
-        return await _read(lambda: failures.count(self._run.dead(dataset), self._until()))
+        return await self._read(lambda: failures.count(self._run.dead(dataset), self._until()))
 
     async def phase_records(self) -> list[PhaseRecord]:
         """See `RunClient`."""
-        return await _read(lambda: phases.read(self._run, self._until()))
+        return await self._read(lambda: phases.read(self._run, self._until()))
 
     async def result(self) -> ResultRecord:
         """See `RunClient`."""
         from eagle_tui.reader import result  # here: few looks need it
 
-        return await _read(lambda: result.read(self._run, self._until()))
+        return await self._read(lambda: result.read(self._run, self._until()))
 
     async def close_files(self) -> None:
         """End what was started for reading."""
         await self._tokens.close()
 
-
-async def _read(work: Callable[[], T]) -> T:
-    """Do it in a thread; what goes wrong with a file is a ClientError."""
-    try:
-        return await asyncio.to_thread(work)
-    except (NoSuchDataset, NoSuchLog, NoSuchSample) as error:
-        raise NotFound(str(error)) from error
-    except (OSError, ValueError) as error:
-        raise ClientError(troubles.of(error).sentence) from error
+    async def _read(self, work: Callable[[], T]) -> T:
+        """Do it in a thread; whatever goes wrong with a file is a ClientError: a reader that meets
+        what nobody thought of must not take the screen away."""
+        try:
+            return await asyncio.to_thread(work)
+        except (NoSuchDataset, NoSuchLog, NoSuchSample) as error:
+            raise NotFound(str(error)) from error
+        except (OSError, ValueError) as error:
+            raise ClientError(troubles.of(error).sentence) from error
+        except Exception as error:
+            raise ClientError(f"{self._run.root}: its files cannot be read: {error!r}") from error

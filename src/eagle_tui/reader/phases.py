@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from eagle_tui.reader.fields import as_dict, as_number, as_whole
 from eagle_tui.reader.responses import rows_backward
 from eagle_tui.records import AttemptRecord, ManifestRecord, PhaseRecord
 from eagle_tui.rundir import atomic
@@ -31,35 +32,49 @@ def read(run: RunDir, until: float | None = None) -> list[PhaseRecord]:
 
 
 def _manifest(path: Path, until: float | None) -> ManifestRecord | None:
-    """ValueError when there is a manifest that cannot be read."""
+    """What it says; fields that are none of ours are left out. ValueError when there is a manifest
+    that cannot be read."""
     # Not by `rundir.manifest`: that brings the whole configuration, and the screen opens without.
     body = atomic.read_json(path)
     if body is None:
         return None
     if not isinstance(body, dict) or not isinstance(body.get("outputs") or {}, dict):
         raise ValueError(f"{path}: no manifest")
-    outputs = dict(body.get("outputs") or {})
-    made = ManifestRecord.model_validate(
-        {
-            **body,
-            "outputs": dict(sorted(outputs.items())[:MOST_OUTPUTS]),
-            "files": len(outputs),
-            "bytes": sum(outputs.values()),
-        }
+    sizes = {name: as_whole(size) or 0 for name, size in as_dict(body.get("outputs")).items()}
+    made_at, attempt = as_number(body.get("made_at")), as_whole(body.get("attempt"))
+    if made_at is None or attempt is None:
+        raise ValueError(
+            f"{path}: no manifest: it does not say when and in which attempt it was made"
+        )
+    if until is not None and made_at > until:
+        return None
+    return ManifestRecord(
+        made_at=made_at,
+        attempt=attempt,
+        inputs=_texts(body.get("inputs")),
+        counts=as_dict(body.get("counts")),
+        outputs=dict(sorted(sizes.items())[:MOST_OUTPUTS]),
+        files=len(sizes),
+        bytes=sum(sizes.values()),
+        versions=_texts(body.get("versions")),
+        early=str(body.get("early") or ""),
     )
-    return None if until is not None and made.made_at > until else made
+
+
+def _texts(value: object) -> dict[str, str]:
+    return {name: str(text) for name, text in as_dict(value).items()}
 
 
 def _attempts(run: RunDir, phase: str, until: float | None) -> tuple[AttemptRecord, ...]:
     found = []
     for number, path in run.event_logs(phase).items():
         first, last = _ends(path)
-        begun = first.get("at")
-        if not isinstance(begun, int | float) or (until is not None and begun > until):
+        begun = as_number(first.get("at"))
+        if begun is None or (until is not None and begun > until):
             continue
         record = AttemptRecord(number=number, began_at=begun)
-        at = last.get("at")
-        if isinstance(at, int | float) and (until is None or at <= until):
+        at = as_number(last.get("at"))
+        if at is not None and (until is None or at <= until):
             ended = last.get("e") == "end"
             record = record.model_copy(
                 update={

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from eagle_tui.protocol import Sample
+from eagle_tui.reader.fields import as_dict, as_number, as_whole
 from eagle_tui.text import parse_json
 
 CHUNK = 1 << 18
@@ -83,7 +84,10 @@ def read_head(line: bytes) -> Head | None:
     match = _HEAD.match(line)
     if match is None:
         return None
-    return Head(match[1].decode(), match[2].decode(), int(match[3]), float(match[4]))
+    try:
+        return Head(match[1].decode(), match[2].decode(), int(match[3]), float(match[4]))
+    except ValueError:
+        return None
 
 
 def parse(line: bytes) -> dict[str, Any] | None:
@@ -96,12 +100,13 @@ def parse(line: bytes) -> dict[str, Any] | None:
 
 
 def to_sample(row: dict[str, Any]) -> Sample:
-    """A stored row as a sample. ValueError when its fields are not what they should be."""
-    turns = [t for t in row.get("conversation") or [] if isinstance(t, dict)]
-    if "token_ids" in row:
+    """A stored row as a sample; a count that is none is 0. ValueError when its state is none."""
+    talk = row.get("conversation")
+    turns = [t for t in talk if isinstance(t, dict)] if isinstance(talk, list) else []
+    if isinstance(row.get("token_ids"), list):
         row = {**row, **_native(row, turns[-1] if turns else {})}
     users = [t for t in turns if t.get("role") in ("user", "tool")]
-    usage = row.get("usage") or {}
+    usage = as_dict(row.get("usage"))
     return Sample(
         id=str(row.get("id", "")),
         dataset=str(row.get("dataset", "")),
@@ -110,11 +115,11 @@ def to_sample(row: dict[str, Any]) -> Sample:
         content=_text(row.get("content")),
         state=row.get("state", "failed"),
         finish_reason=str(row.get("finish_reason") or ""),
-        prompt_tokens=int(usage.get("prompt_tokens") or 0),
-        completion_tokens=int(usage.get("completion_tokens") or 0),
-        reasoning_tokens=int(usage.get("reasoning_tokens") or 0),
+        prompt_tokens=as_whole(usage.get("prompt_tokens")) or 0,
+        completion_tokens=as_whole(usage.get("completion_tokens")) or 0,
+        reasoning_tokens=as_whole(usage.get("reasoning_tokens")) or 0,
         endpoint=str(row.get("endpoint") or ""),
-        at=float(row.get("at") or 0.0),
+        at=as_number(row.get("at")) or 0.0,
     )
 
 
@@ -124,7 +129,7 @@ def _text(value: Any) -> str:
 
 def _native(row: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
     """The fields of a response, for a row that came with its answer."""
-    prompt = int(row.get("prompt_tokens") or 0)
+    prompt = as_whole(row.get("prompt_tokens")) or 0
     return {
         "reasoning": answer.get("reasoning_content"),
         "content": answer.get("content"),

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from eagle_tui.reader.fields import LARGEST, as_dict, as_number, as_whole
 from eagle_tui.result import (
     BenchReport,
     DatasetResult,
@@ -29,8 +30,6 @@ MOST_BYTES = 4 << 20
 """Of a report; a sweep of a thousand settings has a tenth of it."""
 MOST_ROWS = 500
 MOST_TEXT = 2000
-_LARGEST = 1e15
-"""Beyond this a figure is a fault of whoever wrote it."""
 _BUILTIN = "builtin:"
 _SECRET = "key"
 """A flag with this in its name holds what is nobody's business."""
@@ -48,7 +47,7 @@ def read(run: RunDir, until: float | None = None) -> ResultRecord:
         made = _body(run.manifest("bench"))
     except _Unreadable as error:
         return ResultRecord(problem=scrub(str(error)))
-    made_at = (_number(made.get("made_at")) or 0.0) if made is not None else None
+    made_at = (as_number(made.get("made_at")) or 0.0) if made is not None else None
     if made is None or made_at is None or (until is not None and made_at > until):
         return ResultRecord(files=_files(run) if until is None else ())
     path, problem, body = run.phase("bench") / "report.json", "", None
@@ -67,11 +66,11 @@ def read(run: RunDir, until: float | None = None) -> ResultRecord:
 
 def of_counts(counts: object) -> Outcome:
     """The figures that the manifest of the benchmark holds, whatever stands in it."""
-    body = _dict(counts)
+    body = as_dict(counts)
     return Outcome(
-        accept=_number(body.get("accept_length")),
-        baseline_tok_s=_number(body.get("baseline_tok_s")),
-        drafter_tok_s=_number(body.get("drafter_tok_s")),
+        accept=as_number(body.get("accept_length")),
+        baseline_tok_s=as_number(body.get("baseline_tok_s")),
+        drafter_tok_s=as_number(body.get("drafter_tok_s")),
         speedup=_speedup(body.get("speedup")),
         identical=_flag(body.get("greedy_identical")),
         verdict=_text(body.get("verdict")),
@@ -81,28 +80,28 @@ def of_counts(counts: object) -> Outcome:
 def parse(body: object, export: Path | None = None) -> BenchReport:
     """The report from its JSON, whatever that is. `export`: where the drafter lies now, since the
     run may have been moved."""
-    whole = _dict(body)
-    accept, settings = _dict(whole.get("accept_length")), _dict(whole.get("settings"))
-    chosen = tuple(_whole(settings.get(k)) for k in ("steps", "topk", "draft_tokens"))
-    here = (*chosen, _whole(settings.get("concurrency")))
-    serve, flags = _serving(_dict(whole.get("provenance")), settings, export)
+    whole = as_dict(body)
+    accept, settings = as_dict(whole.get("accept_length")), as_dict(whole.get("settings"))
+    chosen = tuple(as_whole(settings.get(k)) for k in ("steps", "topk", "draft_tokens"))
+    here = (*chosen, as_whole(settings.get("concurrency")))
+    serve, flags = _serving(as_dict(whole.get("provenance")), settings, export)
     return BenchReport(
         outcome=Outcome(
-            accept=_number(accept.get("overall")),
-            baseline_tok_s=_number(_dict(whole.get("baseline")).get("tok_s")),
-            drafter_tok_s=_number(_dict(whole.get("drafter")).get("tok_s")),
+            accept=as_number(accept.get("overall")),
+            baseline_tok_s=as_number(as_dict(whole.get("baseline")).get("tok_s")),
+            drafter_tok_s=as_number(as_dict(whole.get("drafter")).get("tok_s")),
             speedup=_speedup(whole.get("speedup")),
             identical=_flag(whole.get("greedy_identical")),
             verdict=_text(whole.get("verdict")),
         ),
         engine=_text(settings.get("engine")),
-        prompts=_whole(settings.get("prompts")),
-        temperature=_number(settings.get("temperature")),
-        simulated=_number(whole.get("simulated_accept_length")),
-        identity=_identity(_dict(whole.get("identity"))),
+        prompts=as_whole(settings.get("prompts")),
+        temperature=as_number(settings.get("temperature")),
+        simulated=as_number(whole.get("simulated_accept_length")),
+        identity=_identity(as_dict(whole.get("identity"))),
         conditional=tuple(_share(item) for item in _list(accept.get("conditional"))),
-        datasets=_datasets(_dict(accept.get("by_dataset")), _dict(whole.get("by_dataset"))),
-        settings=tuple(_setting(_dict(item), here) for item in _list(whole.get("sweep"))),
+        datasets=_datasets(as_dict(accept.get("by_dataset")), as_dict(whole.get("by_dataset"))),
+        settings=tuple(_setting(as_dict(item), here) for item in _list(whole.get("sweep"))),
         hints=tuple(_text(item) for item in _list(whole.get("hints")) if isinstance(item, str)),
         serve=serve,
         flags=flags,
@@ -145,8 +144,8 @@ def _files(run: RunDir) -> tuple[ResultFile, ...]:
 def _datasets(accepts: dict[str, Any], speeds: dict[str, Any]) -> tuple[DatasetResult, ...]:
     found = []
     for name in list(dict.fromkeys((*accepts, *speeds)))[:MOST_ROWS]:
-        speed = _dict(speeds.get(name))
-        base, draft = _number(speed.get("baseline_tok_s")), _number(speed.get("drafter_tok_s"))
+        speed = as_dict(speeds.get(name))
+        base, draft = as_number(speed.get("baseline_tok_s")), as_number(speed.get("drafter_tok_s"))
         gain = _speedup(speed.get("speedup"))
         if gain is None and base and draft is not None:
             # Reports of earlier versions hold no interval for a dataset.
@@ -154,7 +153,7 @@ def _datasets(accepts: dict[str, Any], speeds: dict[str, Any]) -> tuple[DatasetR
         found.append(
             DatasetResult(
                 name=_text(name),
-                accept=_number(accepts.get(name)),
+                accept=as_number(accepts.get(name)),
                 baseline_tok_s=base,
                 drafter_tok_s=draft,
                 speedup=gain,
@@ -164,16 +163,16 @@ def _datasets(accepts: dict[str, Any], speeds: dict[str, Any]) -> tuple[DatasetR
 
 
 def _setting(body: dict[str, Any], best: tuple[int | None, ...]) -> SettingResult:
-    steps, topk, tokens = (_whole(body.get(k)) for k in ("steps", "topk", "draft_tokens"))
-    concurrency, failed = _whole(body.get("concurrency")), _text(body.get("failed"))
+    steps, topk, tokens = (as_whole(body.get(k)) for k in ("steps", "topk", "draft_tokens"))
+    concurrency, failed = as_whole(body.get("concurrency")), _text(body.get("failed"))
     return SettingResult(
         steps=steps,
         topk=topk,
         draft_tokens=tokens,
         concurrency=concurrency,
-        accept=_number(body.get("accept_length")),
-        baseline_tok_s=_number(body.get("baseline_tok_s")),
-        drafter_tok_s=_number(body.get("drafter_tok_s")),
+        accept=as_number(body.get("accept_length")),
+        baseline_tok_s=as_number(body.get("baseline_tok_s")),
+        drafter_tok_s=as_number(body.get("drafter_tok_s")),
         speedup=_speedup(body.get("speedup")),
         failed=failed,
         best=not failed and None not in best and (steps, topk, tokens, concurrency) == best,
@@ -181,17 +180,17 @@ def _setting(body: dict[str, Any], best: tuple[int | None, ...]) -> SettingResul
 
 
 def _identity(body: dict[str, Any]) -> Identity | None:
-    compared, equal = _whole(body.get("compared")), _whole(body.get("equal"))
+    compared, equal = as_whole(body.get("compared")), as_whole(body.get("equal"))
     if compared is None or equal is None:
         return None
-    alone = _dict(body.get("alone"))
+    alone = as_dict(body.get("alone"))
     return Identity(
         compared=compared,
         equal=equal,
-        ties=_whole(body.get("ties")) or 0,
+        ties=as_whole(body.get("ties")) or 0,
         example=_text(body.get("example")),
-        alone_concurrency=_whole(alone.get("concurrency")),
-        alone_equal=_whole(alone.get("equal")),
+        alone_concurrency=as_whole(alone.get("concurrency")),
+        alone_equal=as_whole(alone.get("equal")),
     )
 
 
@@ -199,8 +198,8 @@ def _serving(
     made: dict[str, Any], settings: dict[str, Any], export: Path | None
 ) -> tuple[str, str]:
     """The command line that serves the drafter, and the other flags of the server measured."""
-    target, serve = _text(made.get("target")), _dict(made.get("serve"))
-    chosen = [_whole(serve.get(key)) for key in ("steps", "topk", "draft_tokens")]
+    target, serve = _text(made.get("target")), as_dict(made.get("serve"))
+    chosen = [as_whole(serve.get(key)) for key in ("steps", "topk", "draft_tokens")]
     command = ""
     if target and not target.startswith(_BUILTIN) and None not in chosen:
         names = ("num-steps", "eagle-topk", "num-draft-tokens")
@@ -210,7 +209,7 @@ def _serving(
         for name, value in zip(names, chosen, strict=True):
             words += [f"--speculative-{name}", str(value)]
         command = _text(shlex.join(words))
-    return command, _flags(_dict(settings.get("flags")))
+    return command, _flags(as_dict(settings.get("flags")))
 
 
 def _flags(flags: Mapping[str, Any]) -> str:
@@ -230,40 +229,20 @@ def _flags(flags: Mapping[str, Any]) -> str:
 
 
 def _speedup(value: object) -> Speedup | None:
-    body = _dict(value)
-    mean, low, high = (_number(body.get(key)) for key in ("mean", "low", "high"))
+    body = as_dict(value)
+    mean, low, high = (as_number(body.get(key)) for key in ("mean", "low", "high"))
     if mean is None:
         return None
     whole = low is not None and high is not None and low <= high
     return Speedup(mean=mean, low=low if whole else None, high=high if whole else None)
 
 
-def _dict(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
 def _list(value: object) -> list[Any]:
     return value[:MOST_ROWS] if isinstance(value, list) else []
 
 
-def _number(value: object) -> float | None:
-    """A figure that can be one: finite, not negative, no truth value."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) and 0 <= number <= _LARGEST else None
-
-
-def _whole(value: object) -> int | None:
-    number = _number(value)
-    return int(number) if number is not None and number.is_integer() else None
-
-
 def _share(value: object) -> float | None:
-    number = _number(value)
+    number = as_number(value)
     return number if number is not None and number <= 1 else None
 
 
@@ -278,6 +257,6 @@ def _text(value: object) -> str:
     if isinstance(value, str):
         return " ".join(visible(value[:MOST_TEXT]).split())
     try:
-        return str(value) if math.isfinite(value) and abs(value) <= _LARGEST else ""
+        return str(value) if math.isfinite(value) and abs(value) <= LARGEST else ""
     except OverflowError:
         return ""

@@ -78,7 +78,7 @@ class SampleReader:
 
     def __init__(self, run: RunDir) -> None:
         self._run = run
-        self._config_seen: tuple[int, int] | None = None
+        self._config_seen: tuple[Path, int, int] | None = None
         self._files: dict[str, Path] = {}
 
     def page(self, query: SampleQuery, until: float | None = None) -> SamplePage:
@@ -124,7 +124,7 @@ class SampleReader:
         at, row = self.row(dataset, id, offset)
         try:
             return responses.to_sample(row)
-        except (ValueError, TypeError):
+        except ValueError:
             where = f"{self._path(dataset)}: the row {id[:80]!r} at byte {at}"
             raise ValueError(f"{where} is none of ours: its fields cannot be read") from None
 
@@ -202,11 +202,13 @@ class SampleReader:
         return files[name] if name == dataset else self._run.dead(name)
 
     def files(self) -> dict[str, Path]:
-        """The file of each dataset's responses. A run.toml that cannot be read leaves those that
-        are there."""
+        """The file of each dataset's responses, by the settings that were accepted (what is written
+        in run.toml meanwhile is not in force). Settings that cannot be read leave those that are
+        there."""
+        path = self._run.accepted if self._run.accepted.exists() else self._run.config
         try:
-            stat = self._run.config.stat()
-            seen = (stat.st_mtime_ns, stat.st_size)
+            stat = path.stat()
+            seen = (path, stat.st_mtime_ns, stat.st_size)
         except OSError:
             seen = None
         if seen is not None and seen == self._config_seen:
@@ -215,7 +217,7 @@ class SampleReader:
         from eagle_tui.config import ConfigError, load_config
 
         try:
-            config = load_config(self._run.config)
+            config = load_config(path)
         except (ConfigError, OSError):
             there = sorted(self._run.phase("generate").glob("*.jsonl"))
             return {p.stem: p for p in there if "." not in p.stem}
@@ -335,7 +337,7 @@ class _Look:
             return None
         try:
             return responses.to_sample(row)
-        except (ValueError, TypeError):
+        except ValueError:
             return None
 
     def _head(self, dataset: str, offset: int, line: bytes) -> SampleHead | None:

@@ -39,6 +39,8 @@ class TokenDecoder:
         self._process: asyncio.subprocess.Process | None = None
         self._said: IO[bytes] | None = None
         self._idle: asyncio.TimerHandle | None = None
+        self._asked = 0
+        """Number of the newest request; its answer bears it."""
 
     async def view(self, row: dict[str, Any]) -> TokenView:
         """The tokens of a stored row. NoView when there are none or the helper fails."""
@@ -46,22 +48,22 @@ class TokenDecoder:
         if not ("token_ids" in row or ("prompt_ids" in row and "output_ids" in row)):
             raise NoView("This row holds no token ids.")
         async with self._lock:
+            self._wake()
             try:
                 async with asyncio.timeout(FIRST_S):
                     answer = await self._ask(asked)
             except TimeoutError:
                 await self.close()
                 raise NoView(f"The tokenizer did not answer within {FIRST_S:.0f} s.") from None
-            self._rest()
+            finally:
+                self._rest()
         if "error" in answer:
             raise NoView(f"The tokens of this row cannot be shown: {answer['error']}")
         return cut(TokenView.model_validate(answer))
 
     async def close(self) -> None:
         """End the helper."""
-        if self._idle is not None:
-            self._idle.cancel()
-            self._idle = None
+        self._wake()
         process, self._process = self._process, None
         if process is not None and process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
@@ -74,22 +76,30 @@ class TokenDecoder:
     async def _ask(self, row: dict[str, Any]) -> dict[str, Any]:
         process = await self._started()
         assert process.stdin is not None and process.stdout is not None
+        self._asked += 1
+        request = {"number": self._asked, "row": row}
         try:
-            process.stdin.write(json.dumps({"row": row}).encode() + b"\n")
+            process.stdin.write(json.dumps(request).encode() + b"\n")
             await process.stdin.drain()
-            line = await process.stdout.readline()
+            while line := await process.stdout.readline():
+                answer: dict[str, Any] = json.loads(line)
+                # Whoever asked before may have been cancelled; the answer comes nevertheless.
+                if answer.get("number") == self._asked:
+                    return answer
         except (OSError, ValueError) as error:
-            raise NoView(f"The tokenizer's helper cannot be asked: {error}") from error
-        if not line:
-            said = self._last_words()
+            # What is left of a broken answer must not be taken for the next one.
             await self.close()
-            raise NoView(f"The tokenizer's helper ended: {said}")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+            raise NoView(f"The tokenizer's helper cannot be asked: {error}") from error
+        said = self._last_words()
+        await self.close()
+        raise NoView(f"The tokenizer's helper ended: {said}")
 
     async def _started(self) -> asyncio.subprocess.Process:
-        if self._process is not None and self._process.returncode is None:
-            return self._process
+        process = self._process
+        if process is not None and process.returncode is None:
+            assert process.stdin is not None
+            if not process.stdin.is_closing():  # else it was told to end, and does
+                return process
         await self.close()
         # A pipe that nobody reads would stop a helper that warns a lot.
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the helper
@@ -118,10 +128,15 @@ class TokenDecoder:
 
     def _rest(self) -> None:
         """End the helper when nothing is asked for a while."""
-        loop = asyncio.get_running_loop()
+        self._wake()
+        if self._process is not None:
+            self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._end_idle)
+
+    def _wake(self) -> None:
+        """No longer idle."""
         if self._idle is not None:
             self._idle.cancel()
-        self._idle = loop.call_later(IDLE_S, self._end_idle)
+            self._idle = None
 
     def _end_idle(self) -> None:
         if self._process is not None and self._process.stdin is not None:

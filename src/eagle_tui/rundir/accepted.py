@@ -8,6 +8,7 @@ short it can even be valid, with fewer datasets. So the supervisor keeps the tex
 from __future__ import annotations
 
 import stat
+from collections.abc import Sequence
 
 from eagle_tui.config import ConfigError, RunConfig, load_config, parse_config
 from eagle_tui.config.load import read_text
@@ -29,6 +30,13 @@ def keep(run: RunDir, text: str) -> None:
     if not run.accepted.exists() or read_text(run.accepted) != text:
         mode = stat.S_IMODE(run.config.stat().st_mode)
         atomic.write_text(run.accepted, text, mode=mode)
+
+
+def held(run: RunDir, before: RunConfig, now: RunConfig, parts: Sequence[str]) -> str:
+    """What to do first when one of the parts that hold as long as something runs by them differs;
+    else empty."""
+    changed = next((p for p in parts if getattr(now, p) != getattr(before, p)), None)
+    return f"[{changed}] of run.toml changed: `eagle-tui down {run.root}` first" if changed else ""
 
 
 def settings(run: RunDir) -> tuple[RunConfig, str]:

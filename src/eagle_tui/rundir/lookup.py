@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from pathlib import Path
 
 from eagle_tui.config.command import command_line
 from eagle_tui.config.later import refused_later
 from eagle_tui.config.model import RunConfig
 from eagle_tui.config.speculation import command_fault
-from eagle_tui.config.target import NoSuchModel, model_location
+from eagle_tui.config.target import NoSuchModel, model_location, path_of
 from eagle_tui.rundir.manifest import source_path
 from eagle_tui.rundir.paths import RunDir
 
@@ -27,7 +26,7 @@ def missing(config: RunConfig, run: RunDir) -> list[str]:
     else:
         found += _faults(config, run)
     if config.target.chat_template:
-        template = run.root / Path(config.target.chat_template).expanduser()
+        template = path_of(config.target.chat_template, run.root)
         if not template.is_file():
             found.append(f"target.chat_template: there is no file {template}")
     for server in config.server:

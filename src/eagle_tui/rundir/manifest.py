@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from eagle_tui.config.model import DatasetSection, RunConfig
+from eagle_tui.config.target import path_of
 from eagle_tui.rundir import atomic
 from eagle_tui.rundir.paths import RunDir
 
@@ -87,7 +88,7 @@ def source_path(run: RunDir, dataset: DatasetSection) -> Path | None:
 
     A source is a file if it exists, or has a suffix that we read, or begins with `.`, `/` or `~`.
     """
-    path = run.root / os.path.expanduser(dataset.source)  # noqa: PTH111 - `~nobody` stays as it is
+    path = path_of(dataset.source, run.root)
     suffix = path.name.lower().removesuffix(".gz").rpartition(".")[2]
     looks_local = suffix in _SUFFIXES or dataset.source.startswith((".", "/", "~"))
     # Unlike Path.exists this raises nothing, whatever the name.
@@ -103,7 +104,7 @@ def inputs_of(config: RunConfig, run: RunDir, phase: str) -> dict[str, str]:
     target = _settings(config.target)
     if config.target.chat_template:
         # What is in it counts, not where it lies: a run may be copied and moved.
-        template = run.root / Path(config.target.chat_template).expanduser()
+        template = path_of(config.target.chat_template, run.root)
         target["chat_template"] = file_fingerprint(template)
     if phase == "prepare":
         found = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +18,9 @@ class RunDir:
 
     @classmethod
     def at(cls, path: str | Path) -> RunDir:
-        """The run directory at `path`, made absolute, symbolic links resolved."""
-        return cls(Path(path).expanduser().resolve())
+        """The run directory at `path`, made absolute, symbolic links resolved; `~nobody` stays as
+        it is."""
+        return cls(Path(os.path.expanduser(path)).resolve())  # noqa: PTH111 - raises nothing
 
     @property
     def config(self) -> Path:

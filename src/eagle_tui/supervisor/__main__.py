@@ -18,14 +18,16 @@ import uvicorn
 
 from eagle_tui import proc, troubles
 from eagle_tui.clock import SystemClock
-from eagle_tui.config import ConfigError, RunConfig
+from eagle_tui.config import ConfigError, RunConfig, load_config
 from eagle_tui.rundir import accepted, owner
 from eagle_tui.rundir.owner import Taken
 from eagle_tui.rundir.paths import RunDir
+from eagle_tui.supervisor import launch
 from eagle_tui.supervisor.app import make_app
 from eagle_tui.supervisor.core import Supervisor
 from eagle_tui.supervisor.door import Door
 from eagle_tui.supervisor.origin import disown
+from eagle_tui.supervisor.server import lost
 from eagle_tui.supervisor.store import Store, StoreError
 
 
@@ -55,10 +57,40 @@ async def run(supervisor: Supervisor, door: Door) -> None:
 def settings(run: RunDir, store: Store, *, up: bool) -> tuple[RunConfig, str]:
     """What to go by, and what the operator should know of it. A run that was going on when its
     supervisor died goes on by what was accepted, whatever was done to run.toml since; `up`, and a
-    run that is down, take run.toml."""
+    run that is down, take run.toml. But while something runs by other servers or another target
+    than run.toml names, nobody takes it: they would neither be adopted nor ended. ConfigError:
+    `up` says what to do first."""
     if up or store.get("intent") != "up":
-        return accepted.take(run), ""
+        running = _running(store) if run.accepted.exists() else ""
+        if running and not up:
+            return accepted.settings(run)
+        if running:
+            now = load_config(run.config)
+            try:
+                before = load_config(run.accepted)
+            except ConfigError:
+                before = now  # of another version of this program: nobody can go by it
+            if first := accepted.held(run, before, now, ("server", "target")):
+                raise ConfigError(str(run.config), [f"{first} ({running}: still running)"])
+        return _taken(run, store), ""
     return accepted.settings(run)
+
+
+def _running(store: Store) -> str:
+    """The names of servers and workers that a supervisor before us left running."""
+    left = [*store.open_attempts("server"), *store.open_attempts("phase")]
+    return ", ".join(a.name for a in left if launch.adopt(a.token, a.process) is not None)
+
+
+def _taken(run: RunDir, store: Store) -> RunConfig:
+    """The settings of run.toml. What a server that they do not name left behind is ended: nobody
+    else would look for it."""
+    config = accepted.take(run)
+    named = {server.name for server in config.server}
+    for attempt in store.open_attempts("server"):
+        if attempt.name not in named:
+            lost.settle(store, attempt, None, SystemClock().wall())
+    return config
 
 
 def _unkept(run: RunDir, error: Exception) -> int:

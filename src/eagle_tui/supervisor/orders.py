@@ -224,11 +224,9 @@ class Orders:
         board = self._b
         text = read_text(board.run.config)
         config = parse_config(text, source=str(board.run.config))
-        for part in ("server", "target", "supervisor"):
-            if getattr(config, part) != getattr(board.config, part):
-                raise commands.Refusal(
-                    f"[{part}] of run.toml changed: `eagle-tui down {board.run.root}` first"
-                )
+        parts = ("server", "target", "supervisor")
+        if first := accepted.held(board.run, board.config, config, parts):
+            raise commands.Refusal(first)
         accepted.keep(board.run, text)
         if config != board.config:
             board.set_config(config)

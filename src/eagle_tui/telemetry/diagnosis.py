@@ -23,6 +23,12 @@ HARMLESS = re.compile(
     r"leaked semaphore|nanobind|Fail to set RLIMIT"
 )
 """Lines that hold such words and are no errors."""
+REQUEST = re.compile(
+    r"(?:\[[^\]]*\] *)?(?:(?:Receive|Finish)(?: \w+)?: (?:obj|rid)="
+    r'|\{"[^{]{0,80}"event": ?"request\.)'
+)
+"""How a line of `log-requests` begins. Prompts and answers stand in it: whatever they say is not
+said of the server."""
 HARMLESS_TRACEBACK = "post-warmup freeze_gc failed"
 """Heads a traceback that means nothing: 0.5.23 without a warm-up asks its own port too early."""
 STAMPED = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
@@ -91,7 +97,7 @@ def _meant(lines: Sequence[str]) -> Iterator[str]:
     for line in lines:
         if STAMPED.search(line):
             passing = HARMLESS_TRACEBACK in line
-        if not passing and not HARMLESS.search(line):
+        if not passing and not HARMLESS.search(line) and not REQUEST.match(line):
             yield line
 
 

@@ -28,15 +28,17 @@ RETRY_S = 60.0
 
 async def _end(child: asyncio.subprocess.Process) -> None:
     """Let the child end, or kill it. (A kill of one that is ending already would reap it before
-    asyncio can, and lose its exit status.)"""
+    asyncio can, and lose its exit status.) One that is stuck in the driver does not die of it: it
+    is left to the system, and its `returncode` stays None."""
     try:
         await asyncio.wait_for(child.wait(), END_S)
     except TimeoutError:
         child.kill()
-        # What it wrote is read to the end, else its pipe stays open. One that is stuck in the
-        # driver does not die; it is left to the system.
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(child.communicate(), END_S)
+    finally:
+        # Else the pipe of one that is stuck, or that left its end to another, would stay open.
+        child._transport.close()  # type: ignore[attr-defined]  # asyncio has no other way
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ class GpuSampler:
         self._look: _Look | None = None
         self._names: dict[int, str] = {}
         self._note = "looking for GPUs"
+        self._stuck: asyncio.subprocess.Process | None = None
+        """The newest child that did not die when it was killed."""
 
     @property
     def note(self) -> str:
@@ -89,7 +93,10 @@ class GpuSampler:
             wait = min(2 * wait, RETRY_S)
 
     async def _round(self) -> bool:
-        """Ask the makers' samplers one after the other; whether one found GPUs (until it ended)."""
+        """Ask the makers' samplers one after the other; whether one found GPUs (until it ended).
+        Nobody is asked while an earlier child is stuck in the driver: another would be, too."""
+        if self._stuck is not None and self._stuck.returncode is None:
+            return bool(self._names)
         notes = []
         for command in list(self._commands):
             found, note, absent = await self._once(command)
@@ -133,6 +140,8 @@ class GpuSampler:
             note = "the GPU sampler wrote a line without an end"
         finally:
             await _end(child)
+        if child.returncode is None:
+            self._stuck = child
         if not note and child.returncode not in (0, -9):
             note = f"the GPU sampler crashed (exit {child.returncode}); started again"
         return found, note, absent

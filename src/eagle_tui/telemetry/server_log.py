@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Literal
 
 from eagle_tui.clock import Clock
+from eagle_tui.telemetry.diagnosis import REQUEST
 from eagle_tui.telemetry.log_file import LogFile
 
 StageName = Literal["imports", "weights", "kv_pool", "graphs", "warmup", "ready"]
 
 TAIL_LINES = 1000
-"""Lines kept for a diagnosis, access lines and progress bars left out."""
+"""Lines kept for a diagnosis; those of requests and progress bars are left out."""
 RANK_STALE_S = 30.0
 """A data-parallel rank that wrote no batch line for so long counts as idle."""
 CATCH_UP_S = 86_400.0
@@ -41,18 +42,15 @@ POOL = re.compile(r"#tokens: (\d+)(?:, K size: ([\d.]+) GB, V size: ([\d.]+) GB)
 SUMMARY = re.compile(r"max_total_num_tokens=(\d+)")
 GRAPH = re.compile(r"Capture (?:(?P<what>.*?) )?cuda graph (?P<edge>begin|end)", re.IGNORECASE)
 
-DYING = (
-    "Scheduler hit an exception",
-    "DetokenizerManager hit an exception",
-    "SIGQUIT received",
-    "Received sigquit from a child process",
-    "Initialization failed. warmup error",
-    "address already in use",
+DYING = re.compile(
+    rf"(?:{STAMP.pattern})?(?:"
+    r"Scheduler hit an exception|DetokenizerManager hit an exception|SIGQUIT received"
+    r"|Received sigquit from a child process|Initialization failed\. warmup error"
+    r"|Subprocess \S+ \(pid=\d+\) crashed with exit code|\w+ watchdog timeout \(.*soft=False"
+    r"|(?:ERROR: *|[\w.]+Error: |\[Errno \d+\] ).*address already in use)"
 )
-"""Lines after which the server is lost, though its parent may sit for a minute over dumps."""
-CRASHED = re.compile(
-    r"Subprocess \S+ \(pid=\d+\) crashed with exit code|watchdog timeout \(.*soft=False"
-)
+"""How a line begins after which the server is lost, though its parent may sit over dumps for long.
+Only how they begin: further on may stand what a client sent."""
 
 
 @dataclass(frozen=True)
@@ -135,12 +133,12 @@ class ServerLog:
         self._first = self._first and not lines
 
     def _take(self, line: str) -> None:
-        if " HTTP/" in line and ACCESS.search(line):
+        if (" HTTP/" in line and ACCESS.search(line)) or REQUEST.match(line):
             return
         if self._bar(line):
             return
         self._tail.append(line)
-        if not self.dying and (any(mark in line for mark in DYING) or CRASHED.search(line)):
+        if not self.dying and DYING.match(line):
             self.dying = line.strip()
         self._batch(line)
         self._marker(line)

@@ -272,7 +272,7 @@ class EagleApp(TerminalApp, inherit_bindings=False):
             self.set_timer(5.0, self._start_polling)
 
     def _start_polling(self) -> None:
-        begin(self, self._poll_forever, group=_POLL_GROUP, exclusive=True, exit_on_error=False)
+        begin(self, self._poll_forever, group=_POLL_GROUP, exclusive=True, told=False)
 
     async def _poll_forever(self) -> None:
         """Poll, then wait for the rest of the second: slow polls never overlap."""

@@ -58,6 +58,11 @@ class Pen:
             text = " " * room + text
         return self.add(fit(text, width), style)
 
+    def upto(self, text: str, width: int, style: Style | None = None) -> Pen:
+        """Append text as it is wide, cut with an ellipsis where that is more than `width` cells."""
+        text = safe_line(text)
+        return self.add(text if cell_len(text) <= width else fit(text, width), style)
+
     def right(self, pen: Pen, width: int) -> Pen:
         """Append `pen` so that the line ends at `width`; left out where there is no room."""
         room = width - self.width - pen.width

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rich.cells import cell_len
+
 from eagle_tui import fmt
 from eagle_tui.protocol import CommandState, CommandStatus, Event
 from eagle_tui.records import JournalEntry
@@ -104,13 +106,13 @@ def one_line(entry: Entry, now: float, width: int, look: Palette, glyphs: Glyphs
     if width < _SOURCE_FROM and not entry.trail:
         text = f"{safe_line(entry.source[:width])}: {text}"
     room = width - pen.width - trail.width
-    if len(text) > room and entry.trail:
+    if cell_len(text) > room and entry.trail:
         trail = Pen().add(f" {glyphs.arrow} ", look.muted)
         trail.add(entry.trail[-1].replace("_", " "), look.state(entry.trail[-1]))
         if width - pen.width - trail.width < _TEXT_LEAST:
             trail = Pen()
         room = width - pen.width - trail.width
-    pen.cell(text, min(len(text), max(room, 0)), look.text)
+    pen.upto(text, room, look.text)
     pen.segments += trail.segments
     return pen.segments
 

@@ -168,7 +168,7 @@ class TerminalApp(App[None], inherit_bindings=False):
         self.terminal.start()
         self.set_keymap(self.keymap.bindings())
         self.app_resume_signal.subscribe(self, lambda _app: self.repaint())
-        begin(self, self._watch_themes, group="themes", exit_on_error=False)
+        begin(self, self._watch_themes, group="themes")
         for note in self.notes:
             self.notify(note, severity="warning", markup=False)
 

@@ -171,12 +171,18 @@ class RunScreen(Screen[None]):
         begin(self, self._load, group="load", exclusive=True)
 
     async def _load(self) -> None:
-        assert self.LOAD_EVERY_S is not None
         try:
             if self.in_sight:
                 await self.load()
         except ClientError:
             pass  # the poll meets it, too, and the alert line says it
+        except Exception:
+            self._load_later()
+            raise
+        self._load_later()
+
+    def _load_later(self) -> None:
+        assert self.LOAD_EVERY_S is not None
         if self.in_sight:
             self._load_timer = self.set_timer(self.LOAD_EVERY_S, self.load_soon)
 
@@ -213,7 +219,7 @@ class RunScreen(Screen[None]):
             self.app.push_screen(dialog(action, status, self.selected_dataset()))
         else:
             assert action.verb is not None
-            begin(self, self._send, action.verb, group="command", exit_on_error=False)
+            begin(self, self._send, action.verb, group="command")
 
     async def _send(self, verb: str) -> None:
         try:
@@ -236,7 +242,7 @@ class RunScreen(Screen[None]):
             else:
                 self.notify(f"Written: {path}", markup=False, timeout=8)
 
-        begin(self, write, group="report", exclusive=True, exit_on_error=False)
+        begin(self, write, group="report", exclusive=True)
 
     def do_help(self) -> None:
         self.app.push_screen(HelpScreen(self.NAME))

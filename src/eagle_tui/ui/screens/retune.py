@@ -61,7 +61,7 @@ class RetuneDialog(ActionDialog):
         self.query_one("#explained", Words).say(message.text, "muted")
 
     def _ask(self) -> None:
-        begin(self, self._load, group="tuning", exclusive=True, exit_on_error=False)
+        begin(self, self._load, group="tuning", exclusive=True)
 
     async def _load(self) -> None:
         """What is in force on the server that is chosen; again, while it is not all known yet."""

@@ -294,7 +294,7 @@ class SamplesScreen(RunScreen):
         if head is None:
             self._no_sample()
             return
-        begin(self, self._flag, head, group="command", exit_on_error=False)
+        begin(self, self._flag, head, group="command")
 
     async def _flag(self, head: SampleHead) -> None:
         """Flag what is read, or take the flag away."""

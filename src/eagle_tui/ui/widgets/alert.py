@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from eagle_tui import fmt
-from eagle_tui.ui.canvas import Canvas, Line, Pen, fit
+from eagle_tui.ui.canvas import Canvas, Line, Pen
 from eagle_tui.ui.frame import Frame
 from eagle_tui.ui.verdict import Verdict, verdict
-from eagle_tui.ui.wrap import safe_line
 
 
 class AlertLine(Canvas):
@@ -44,13 +43,10 @@ class AlertLine(Canvas):
         pen = Pen().add(f" {self.glyphs.state(state)} ", style)
         more = f"  +{what.more} more (e)" if what.more else ""
         room = width - pen.width - len(more)
-        sentence = safe_line(what.sentence)
         quiet = what.severity in (None, "info")
-        pen.add(fit(sentence, min(len(sentence), room)), self.palette.text if quiet else style)
+        pen.upto(what.sentence, room, self.palette.text if quiet else style)
         arrow = f"  {self.glyphs.arrow} "
         room = width - pen.width - len(more) - len(arrow)
         if what.remedy and room > 12:
-            remedy = safe_line(what.remedy)
-            pen.add(arrow, self.palette.muted)
-            pen.add(fit(remedy, min(len(remedy), room)), self.palette.accent)
+            pen.add(arrow, self.palette.muted).upto(what.remedy, room, self.palette.accent)
         return pen.add(more, self.palette.muted).segments

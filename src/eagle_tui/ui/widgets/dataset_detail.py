@@ -159,8 +159,8 @@ class FinishMix(Canvas):
         for item in self.failures:
             pen = Pen().cell(f" {fmt.exact(item.rows)}×", 8, self.palette.text, right=True)
             given = f" ({fmt.exact(item.given_up)} given up)" if item.given_up else ""
-            room = max(width - pen.width - len(given) - 2, 0)
-            pen.add("  ").cell(item.reason, min(len(item.reason), room), self.palette.text)
+            room = width - pen.width - len(given) - 2
+            pen.add("  ").upto(item.reason, room, self.palette.text)
             yield pen.add(given, self.palette.error).segments
 
 

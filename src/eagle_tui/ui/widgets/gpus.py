@@ -103,7 +103,7 @@ class HostLine(Canvas):
             pen.add(f"  GPU {lost[0].index} {lost[0].state}", self.palette.error)
         elif held:
             text = f"  {len(held)} throttled: {held[0].throttle}"
-            pen.cell(text, min(len(text), max(width - pen.width, 0)), self.palette.warn)
+            pen.upto(text, width - pen.width, self.palette.warn)
         tail = Pen().add("cpu ", self.palette.muted).add(fmt.percent(host.cpu))
         tail.add("  disk ", self.palette.muted)
         tail.add(f"{fmt.size(host.disk_free)} ", self._disk_style(host))
