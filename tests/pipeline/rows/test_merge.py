@@ -161,6 +161,26 @@ def test_dropped_rows_are_counted_and_seen_rows_once(merge_dir: Any) -> None:
     assert made(root).counts["dropped"] == {"seen before": 1, "state loop": 1, "broken line": 1}
 
 
+def test_responses_whose_prompt_is_no_longer_there_are_left_out(merge_dir: Any) -> None:
+    """Fewer samples, or another system prompt: the responses of before stay on the disk."""
+    root = merge_dir([response(n) for n in range(9)], [native(9)])
+    prompts = root / "prompts" / "b.jsonl"
+    write(prompts, [{"id": f"b{n}", "prompt_ids": [1, 2, n]} for n in (2, 5, 77)])
+    assert merge(root) == 0
+    assert set(all_rows(root)) == {"b2", "b5", "a9"}
+    assert made(root).counts["datasets"]["b"]["dropped"] == {"prompt no longer there": 7}
+    assert "b: 7 of 9 rows left out: 7 prompt no longer there" in notes(root)
+    write(prompts, [])
+    assert merge(root) == 0 and set(all_rows(root)) == {"a9"}
+
+
+def test_broken_prompts_are_told_with_their_place(merge_dir: Any, capsys: Any) -> None:
+    root = merge_dir([response(1)])
+    (root / "prompts" / "b.jsonl").write_bytes(b"{}\n")
+    assert merge(root) == 3
+    assert "b.jsonl: byte 0: a prompt needs an id; run prepare again" in capsys.readouterr().err
+
+
 def test_a_torn_tail_is_left_to_the_writer(merge_dir: Any) -> None:
     root = merge_dir([response(1)])
     with (root / "responses" / "b.jsonl").open("ab") as file:
