@@ -119,7 +119,7 @@ def val_rows(
 ) -> npt.NDArray[np.bool_]:
     """Which rows are for validation: of every dataset `fraction`, at least one of two or more, by
     the rank of their prompts' hashes. `hold_out` says for each file how many prompts instead.
-    Rows with equal prompts are on the same side."""
+    Rows with equal prompts, also of two datasets, are on the same side."""
     files = np.frombuffer(index.file, np.int32)
     groups = np.frombuffer(index.group, np.uint64)
     chosen = np.zeros(len(index), np.bool_)
@@ -135,7 +135,8 @@ def val_rows(
         if not wanted:
             continue
         chosen[places] = groups[places] <= names[wanted - 1]
-    return chosen
+    # Else a prompt that is held out of one dataset would be learned in another.
+    return chosen | np.isin(groups, groups[chosen])
 
 
 class Merge:
