@@ -185,7 +185,7 @@ class Pool:
         elif trouble.kind in ("unauthorised", "wrong_server"):
             self.take_out(member, _refusal(trouble.status, trouble.message), slow=True)
         elif trouble.kind in ("busy", "unavailable"):
-            member.governor.refused(member.in_flight)
+            member.governor.refused(member.in_flight, self._clock.monotonic())
         elif trouble.kind in KINDS:
             first = not member.blame.sick
             member.blame.failed(prompt)
@@ -215,7 +215,7 @@ class Pool:
         if member.blame.answered():
             member.governor.limit = None
             self._say(f"{member.name}: answers again", "info")
-        member.governor.answered(member.in_flight)
+        member.governor.answered(member.in_flight, self._clock.monotonic())
 
     def take_out(self, member: Member, reason: str, *, slow: bool = False) -> None:
         """No more requests to this endpoint until a probe finds it well."""
