@@ -359,6 +359,11 @@ class Attempts:
             to_blame = self._pool.trouble(flight.member, trouble, job.id, others=queue.fresh() > 0)
         if grown:
             job.losses = 0  # a prompt that brings servers down gets no further
+        if trouble.kind == "over_context" and job.so_far:
+            # What the context ends is not sent again, so here it is the server's KV cache.
+            self._tell_small_pool(flight.member.name, len(prompt.prompt_ids), len(job.so_far))
+            self._finished(flight, prompt, "length", job.so_far, len(prompt.prompt_ids), "pool")
+            return
         if to_blame:
             queue.put_last(job)
             return

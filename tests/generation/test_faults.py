@@ -137,9 +137,9 @@ async def test_prompt_that_fills_the_context_is_not_sent(tmp_path: Path) -> None
 
 
 async def test_room_in_the_context_limits_the_response(tmp_path: Path) -> None:
-    world = make_world(tmp_path / "run", {"b1": 1}, words=CONTEXT - 6 - 1 - 3)
+    world = make_world(tmp_path / "run", {"b1": 1}, words=CONTEXT - 6 - 1 - 10)
     server = await run_with(world, lambda prompt, times: None, keep_bodies=True)
-    assert server.bodies[0]["sampling_params"]["max_new_tokens"] == 3
+    assert server.bodies[0]["sampling_params"]["max_new_tokens"] == 8
 
 
 async def test_unknown_400_is_tried_twice_and_then_given_up(tmp_path: Path) -> None:

@@ -257,11 +257,11 @@ def test_request_continues_what_was_begun() -> None:
 
 
 def test_request_is_limited_by_the_context() -> None:
-    assert make(context=8).asked == 5
-    assert make([8, 9], context=8).asked == 3
+    assert make(context=13).asked == 8
+    assert make([8, 9], context=13).asked == 6
     assert make(context=None).asked == 10
-    assert make(context=3).state == "over_context"
-    assert make([8] * 5, context=8) == Ended("length")
+    assert make(context=8).state == "over_context"
+    assert make([8] * 5, context=13) == Ended("length")
 
 
 def test_request_is_not_needed_or_not_possible() -> None:
