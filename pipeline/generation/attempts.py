@@ -169,6 +169,8 @@ class Attempts:
             work.queue.put(job)
             return None
         prompt = work.prompts.read(job.index)
+        if max(job.so_far or (), default=0) >= self._speech.vocabulary:
+            self._ledger.start_over(flight)  # a server with another model was stopped half-way
         known = member.context or self._speech.context
         context = min((c for c in (known, self._context) if c is not None), default=None)
         request = requests.build(
