@@ -369,7 +369,9 @@ class Attempts:
         if to_blame:
             queue.put_last(job)
             return
-        decision = policy.after_trouble(job, trouble, self._settings.policy, self._rng)
+        meanwhile = flight.member.answered_at > flight.started
+        rules, rng = self._settings.policy, self._rng
+        decision = policy.after_trouble(job, trouble, rules, rng, meanwhile=meanwhile)
         self._retry(flight, prompt, decision)
 
     def _retry(self, flight: Flight, prompt: Prompt, decision: policy.Again | policy.Dead) -> None:
