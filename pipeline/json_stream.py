@@ -16,7 +16,8 @@ MAX_ROW = 256 << 20
 BOM = b"\xef\xbb\xbf"
 
 _STRUCTURE = re.compile(rb'["{}\[\],]')
-_STRING_REST = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_STRING_PART = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
+"""Of a string, as far as it is there: up to its quote, or to the end or a last lone backslash."""
 _SPACE = b" \t\r\n"
 
 
@@ -39,17 +40,20 @@ def read_lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
     Split at byte `\\n` only (U+2028 and the like occur inside real strings); a CR at the end and a
     byte-order mark at the beginning of a line (files that were joined) are cut off.
     """
-    offset, rest = 0, b""
+    offset, rest = 0, bytearray()
     while chunk := file.read(CHUNK):
-        parts = (rest + chunk).split(b"\n")
-        rest = parts.pop()
+        first, *parts = chunk.split(b"\n")
+        rest += first  # a line of many chunks is not copied with each of them
+        if parts:
+            parts.insert(0, bytes(rest))
+            rest = bytearray(parts.pop())
         for part in parts:
             yield offset, _clean(part)
             offset += len(part) + 1
         if len(rest) > MAX_ROW:
             raise BrokenFileError(f"byte {offset}: a line of more than {MAX_ROW >> 20} MB")
     if rest:
-        yield offset, _clean(rest)
+        yield offset, _clean(bytes(rest))
 
 
 def _clean(line: bytes) -> bytes:
@@ -71,7 +75,7 @@ class _ArrayScan:
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._base = 0
-        self._window = b""
+        self._window = bytearray()  # grows in place: an element of many chunks is not copied
 
     def _more(self) -> bool:
         chunk = self._file.read(CHUNK)
@@ -80,7 +84,7 @@ class _ArrayScan:
 
     def _drop(self, size: int) -> None:
         self._base += size
-        self._window = self._window[size:]
+        del self._window[:size]
 
     def elements(self) -> Iterator[tuple[int, bytes]]:
         at = self._begin()
@@ -95,11 +99,7 @@ class _ArrayScan:
             sign = found.group()
             at = found.end()
             if sign == b'"':
-                closed = _STRING_REST.match(self._window, at)
-                while closed is None:
-                    start, at = self._slide(start, at)
-                    closed = _STRING_REST.match(self._window, at)
-                at = closed.end()
+                start, at = self._string(start, at)
             elif sign in b"{[":
                 depth += 1
             elif sign in b"}]" and depth:
@@ -107,7 +107,7 @@ class _ArrayScan:
             elif not depth:
                 element = self._window[start : found.start()].strip(_SPACE)
                 if element:
-                    yield self._base + start, element
+                    yield self._base + start, bytes(element)
                 if sign == b"]":
                     self._end(at)
                     return
@@ -116,6 +116,16 @@ class _ArrayScan:
                     self._drop(start)
                     at -= start
                     start = 0
+
+    def _string(self, start: int, at: int) -> tuple[int, int]:
+        """Past the string that is open at `at`; what was looked at is not looked at again."""
+        while True:
+            part = _STRING_PART.match(self._window, at)
+            assert part is not None  # it may be empty
+            at = part.end()
+            if self._window[at : at + 1] == b'"':
+                return start, at + 1
+            start, at = self._slide(start, at)
 
     def _begin(self) -> int:
         while not self._window.removeprefix(BOM).lstrip(_SPACE) and self._more():
@@ -141,5 +151,5 @@ class _ArrayScan:
             if not self._more():
                 return
         raise BrokenFileError(
-            f"something follows the array at byte {self._base + at}: {rest[:40]!r}"
+            f"something follows the array at byte {self._base + at}: {bytes(rest[:40])!r}"
         )

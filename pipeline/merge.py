@@ -14,7 +14,7 @@ import hashlib
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -26,6 +26,7 @@ from eagle_tui.config.model import DatasetSection
 from eagle_tui.rundir import jsonl, manifest
 
 from . import shards, targets
+from .generation.prompts import prompt_ids
 from .shards import ShardWriter, TokenRow
 from .template import Renderer
 from .tokenizing import without_torch
@@ -96,12 +97,29 @@ def _hash(seed: int, what: str, data: bytes) -> int:
     return int.from_bytes(digest[:8], "big")
 
 
+def _key(row_id: str) -> bytes:
+    return hashlib.sha256(row_id.encode()).digest()[:_ID_BYTES]
+
+
+class Keys:
+    """A set of keys that does not grow any more; eight bytes each."""
+
+    def __init__(self, keys: Iterable[bytes]) -> None:
+        heads = array("Q", (int.from_bytes(key[:8], "big") for key in keys))
+        self._heads = np.sort(np.frombuffer(heads, np.uint64))
+
+    def holds(self, key: bytes) -> bool:
+        head = np.uint64(int.from_bytes(key[:8], "big"))
+        at = int(np.searchsorted(self._heads, head))
+        return at < len(self._heads) and bool(self._heads[at] == head)
+
+
 def val_rows(
     index: Index, fraction: float, hold_out: Sequence[int | Literal["all"] | None] = ()
 ) -> npt.NDArray[np.bool_]:
     """Which rows are for validation: of every dataset `fraction`, at least one of two or more, by
     the rank of their prompts' hashes. `hold_out` says for each file how many prompts instead.
-    Rows with equal prompts are on the same side."""
+    Rows with equal prompts, also of two datasets, are on the same side."""
     files = np.frombuffer(index.file, np.int32)
     groups = np.frombuffer(index.group, np.uint64)
     chosen = np.zeros(len(index), np.bool_)
@@ -117,7 +135,8 @@ def val_rows(
         if not wanted:
             continue
         chosen[places] = groups[places] <= names[wanted - 1]
-    return chosen
+    # Else a prompt that is held out of one dataset would be learned in another.
+    return chosen | np.isin(groups, groups[chosen])
 
 
 class Merge:
@@ -183,6 +202,7 @@ class Merge:
         seed = self._settings.seed
         for number, (dataset, path) in enumerate(zip(self._datasets, self._paths, strict=True)):
             tally = self._tallies[number]
+            prompts = self._prompts(dataset)
             for offset, line in jsonl.lines(path):
                 if not line.strip():
                     continue
@@ -194,8 +214,10 @@ class Merge:
                 try:
                     row = read_row(line)
                     row_id = str(row["id"])
+                    key = _key(row_id)
+                    if prompts is not None and not prompts.holds(key):
+                        raise Dropped("prompt no longer there")
                     made = self._maker.make(row)
-                    key = hashlib.sha256(row_id.encode()).digest()[:_ID_BYTES]
                     if key in seen:
                         raise Dropped("seen before")
                 except Dropped as why:
@@ -214,6 +236,17 @@ class Merge:
                     _hash(seed, "split", made.ids[:first].tobytes()),
                 )
         return index
+
+    def _prompts(self, dataset: DatasetSection) -> Keys | None:
+        """The prompts that a dataset has now: responses stay when settings change, and are used
+        while their prompt is there. None for native rows, and where nobody has prepared prompts."""
+        path = self._worker.run.prompts(dataset.name)
+        if dataset.kind == "native" or not path.exists():
+            return None
+        try:
+            return Keys(_key(row_id) for row_id in prompt_ids(path))
+        except ValueError as error:
+            raise Refused(str(error)) from error
 
     def _write(self, index: Index, directory: Path) -> list[Path]:
         held_out = [dataset.hold_out for dataset in self._datasets]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,9 @@ _CHARS_PER_TOKEN = 8
 """More than text of any language has on average, so few texts that fit are tokenised twice."""
 _BORDER = 64
 """Tokens by which a text that is cut may differ from the same characters within the whole."""
+_TOGETHER = 1 << 20
+"""Characters that are tokenised at a time: the beginnings of a long conversation, one for each
+answer, are together a hundred times as long as it is."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,8 @@ class Renderer:
             return self._native_by_marks(messages, tools)
         whole = whole if written is None else written
         answers = [i for i, m in enumerate(messages) if m["role"] == "assistant"]
-        heads: list[tuple[str, str]] = []
+        heads: list[int] = []
+        """Characters of the whole up to an answer, and to its end, by turns."""
         why = "the template does not render the conversation up to its answer"
         for at in answers:
             try:
@@ -140,14 +144,14 @@ class Renderer:
             except Rejected:
                 continue  # some templates do not render a conversation that is cut here
             if whole.startswith(before) and whole.startswith(through):
-                heads.append((before, through))
+                heads += [len(before), len(through)]
             else:
                 why = _difference(whole, through if whole.startswith(before) else before)
-        ids, *parts = self.encode([whole, *(text for head in heads for text in head)])
+        (ids,) = self.encode([whole])
         spans: list[Span] = []
-        for before_ids, through_ids in zip(parts[::2], parts[1::2], strict=True):
-            start, end = len(before_ids), len(through_ids)
-            if ids[:start] == before_ids and ids[:end] == through_ids and start < end:
+        borders = self._borders(whole, ids, heads)
+        for start, end in zip(borders, borders, strict=True):
+            if start is not None and end is not None and start < end:
                 spans.append((start, self._end_of_turn(ids, start, end)))
         if written is not None and spans and spans[-1][1] == len(ids):
             ending = self.end_of_turn()
@@ -160,6 +164,21 @@ class Renderer:
                 "its tokens run over the border" if heads else why,
             )
         return Native(ids, spans)
+
+    def _borders(
+        self, whole: str, ids: Sequence[int], places: Sequence[int]
+    ) -> Iterator[int | None]:
+        """For each place in the text, how many of its tokens lie before it; None where the tokens
+        of the text up to there are not the first ones of the whole."""
+        waiting: list[str] = []
+        size = 0
+        for number, place in enumerate(places, 1):
+            waiting.append(whole[:place])
+            size += place
+            if size >= _TOGETHER or number == len(places):
+                for part in self.encode(waiting):
+                    yield len(part) if ids[: len(part)] == part else None
+                waiting, size = [], 0
 
     def end_of_turn(self) -> int | None:
         """The token with which the template ends an answer; None when it sets no end token."""

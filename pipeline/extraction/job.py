@@ -24,7 +24,7 @@ from .plan import RowRef, make_batches
 from .states import Backend, States
 from .task import Task, quarantine_path
 from .team import Team
-from .writer import AsyncWriter, Bad, HiddenWriter, Numbers, Quarantine
+from .writer import AsyncWriter, Bad, HiddenWriter, Numbers, Quarantine, no_room
 
 RANK_BYTES = 4 << 30
 """Memory for the shards that a rank is collecting."""
@@ -223,8 +223,7 @@ class Extraction:
             if states is None:
                 torch.cuda.empty_cache()
                 if len(refs) == 1:
-                    reason = f"{refs[0].tokens} tokens do not fit into the device's memory"
-                    behind.reject([Bad(refs[0].id, refs[0].dataset, reason)])
+                    behind.reject([no_room(refs[0].id, refs[0].dataset, refs[0].tokens)])
                     continue
                 half = len(refs) // 2
                 todo += [(refs[half:], rows[half:]), (refs[:half], rows[:half])]

@@ -15,7 +15,7 @@ from eagle_tui.rundir import atomic, jsonl, manifest
 from eagle_tui.rundir.paths import RunDir
 
 from .plan import RowRef, finished_shards, ids_done, read_rows, shard_number, to_store
-from .writer import Bad
+from .writer import Bad, lasting
 
 _TASK = "task.json"
 _QUARANTINE = "quarantine-*.jsonl"
@@ -80,7 +80,7 @@ def set_up(run: RunDir, attempt: int, key: str, metadata: dict[str, str], wanted
     if begun is None:
         atomic.write_json(mine / _TASK, {"key": key, **metadata})
     tidy(mine)
-    _close_quarantine(mine)
+    close_quarantine(mine)
     numbers = [shard_number(path) for path in finished_shards(mine)]
     return Task(mine.name, max(numbers, default=-1) + 1, metadata)
 
@@ -115,16 +115,15 @@ def tidy(directory: Path) -> None:
         jsonl.repair(path)
 
 
-def _close_quarantine(directory: Path) -> None:
-    """Gather what earlier attempts put away in one file. Only that counts as done before: a rank
-    that looks late would otherwise see what another one has put away already, and share out other
-    rows than it."""
+def close_quarantine(directory: Path) -> None:
+    """Gather what earlier attempts put away for good in one file. Only that counts as done before:
+    a rank that looks late would otherwise see what another one has put away already, and share out
+    other rows than it."""
     paths = sorted(directory.glob(_QUARANTINE))
     if not paths:
         return
-    found = {str(row["id"]): row for path in paths for row in jsonl.rows(path)}
     before = directory / _BEFORE
-    atomic.write_bytes(before, b"".join(jsonl.encode(row) for row in found.values()))
+    atomic.write_bytes(before, b"".join(map(jsonl.encode, lasting(paths))))
     for path in paths:
         if path != before:
             path.unlink()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from eagle_tui.clock import Clock
+from eagle_tui.rundir import jsonl
 from eagle_tui.rundir.jsonl import Appender
 
 from ..hidden import as_bytes
@@ -37,6 +38,20 @@ class Bad:
     id: str
     dataset: str
     reason: str
+    passing: bool = False
+    """It lay with the moment, not with the row: the next attempt tries it again."""
+
+
+def no_room(id: str, dataset: str, tokens: int) -> Bad:
+    """A row for which the device has no memory, even alone. Others may have taken it."""
+    reason = f"{tokens} tokens do not fit into the device's memory"
+    return Bad(id, dataset, reason, passing=True)
+
+
+def lasting(paths: Iterable[Path]) -> list[dict[str, Any]]:
+    """The rows of these quarantine files, each once, that are put away for later attempts, too."""
+    found = {str(row["id"]): row for path in paths for row in jsonl.rows(path)}
+    return [row for row in found.values() if not row.get("passing")]
 
 
 @dataclass
@@ -79,7 +94,7 @@ class Quarantine:
         """Put rows away; on disk when this returns."""
         with self._lock:
             for row in bad:
-                self._appender.append({"id": row.id, "dataset": row.dataset, "reason": row.reason})
+                self._appender.append(asdict(row))
             self._appender.sync()
 
 

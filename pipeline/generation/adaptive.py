@@ -44,16 +44,20 @@ class Governor:
         self._rest_until = float("-inf")
         self.limit: float | None = None
 
-    def refused(self, in_flight: int) -> None:
-        """It was too busy to take a request, with so many others in flight."""
-        self.limit = max(1.0, min(self.limit or float("inf"), in_flight) * REFUSED_FALL)
-
-    def answered(self, in_flight: int) -> None:
-        """It answered one. Without readings this is the only sign of room: a little more each
-        round, until the limit is out of reach."""
-        if self._adaptive or self.limit is None:
+    def refused(self, in_flight: int, now: float) -> None:
+        """It was too busy to take a request, with so many others in flight. A burst of refusals
+        says the same of all that were in flight, so it lowers the limit once."""
+        if now < self._rest_until:
             return
-        self.limit += 1.0 / self.limit
+        self.limit = max(1.0, min(self.limit or float("inf"), in_flight) * REFUSED_FALL)
+        self._rest_until = now + REST_S
+
+    def answered(self, in_flight: int, now: float) -> None:
+        """It answered one. Without readings this is the only sign of room: a rise each round (as
+        many answers as the limit), until the limit is out of reach."""
+        if self._adaptive or self.limit is None or now < self._rest_until:
+            return
+        self.limit += max(1.0 / self.limit, RISE)
         if self.limit > 2 * in_flight + 16:
             self.limit = None
 

@@ -169,6 +169,8 @@ class Attempts:
             work.queue.put(job)
             return None
         prompt = work.prompts.read(job.index)
+        if max(job.so_far or (), default=0) >= self._speech.vocabulary:
+            self._ledger.start_over(flight)  # a server with another model was stopped half-way
         known = member.context or self._speech.context
         context = min((c for c in (known, self._context) if c is not None), default=None)
         request = requests.build(
@@ -359,10 +361,17 @@ class Attempts:
             to_blame = self._pool.trouble(flight.member, trouble, job.id, others=queue.fresh() > 0)
         if grown:
             job.losses = 0  # a prompt that brings servers down gets no further
+        if trouble.kind == "over_context" and job.so_far:
+            # What the context ends is not sent again, so here it is the server's KV cache.
+            self._tell_small_pool(flight.member.name, len(prompt.prompt_ids), len(job.so_far))
+            self._finished(flight, prompt, "length", job.so_far, len(prompt.prompt_ids), "pool")
+            return
         if to_blame:
             queue.put_last(job)
             return
-        decision = policy.after_trouble(job, trouble, self._settings.policy, self._rng)
+        meanwhile = flight.member.answered_at > flight.started
+        rules, rng = self._settings.policy, self._rng
+        decision = policy.after_trouble(job, trouble, rules, rng, meanwhile=meanwhile)
         self._retry(flight, prompt, decision)
 
     def _retry(self, flight: Flight, prompt: Prompt, decision: policy.Again | policy.Dead) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Collection
 
 from eagle_tui.clock import Clock
@@ -17,6 +18,7 @@ again until the request has ended."""
 ABORT_DEADLINE_S = 5.0
 """A request whose abort is not answered by then loses its connection."""
 ABORTS_AT_ONCE = 32
+"""On one server."""
 
 
 class Enders:
@@ -27,7 +29,10 @@ class Enders:
         self._stall_s = stall_s
         self._say = say
         self._tasks: set[asyncio.Task[None]] = set()
-        self._aborting = asyncio.Semaphore(ABORTS_AT_ONCE)
+        self._aborting = defaultdict[str, asyncio.Semaphore](
+            lambda: asyncio.Semaphore(ABORTS_AT_ONCE)
+        )
+        """By server: one that hangs keeps no abort from another."""
 
     def end_all(
         self, flights: Collection[Flight], ending: Ending, deadline_s: float | None = None
@@ -77,10 +82,10 @@ class Enders:
                 task.cancel()
                 return
             if flight.rid:
-                async with self._aborting:
-                    try:
-                        async with asyncio.timeout(left):
-                            await client.abort(flight.rid)
-                    except TimeoutError:
-                        continue
+                try:
+                    # The wait for a turn counts, too: on a server that hangs it takes the longest.
+                    async with asyncio.timeout(left), self._aborting[flight.member.name]:
+                        await client.abort(flight.rid)
+                except TimeoutError:
+                    continue
             await wait(flight.landed, min(ABORT_AGAIN_S, left))

@@ -23,7 +23,7 @@ class Job:
     rejections: int = 0
     """Answers 400 for no known reason."""
     losses: int = 0
-    """Attempts whose server went away."""
+    """Attempts whose server went away, or a router's worker."""
     refusals: int = 0
     """Times in a row that a server was too busy to take it."""
     repeats: dict[str, int] = field(default_factory=dict)

@@ -4,11 +4,14 @@
 | --- | --- | --- | --- |
 | refused | when a server is there | no | out until it answers |
 | dropped, lost | yes (the first drop at once: a keep-alive race) | no, LOSSES in all | probed |
-| busy, unavailable | after a growing wait | no | takes fewer requests |
+| busy, unavailable | after a growing wait | no, but see below | takes fewer requests |
 | unauthorised, wrong_server | when a server is there | no | out, with the reason |
 | server_error, garbled | as `policy.failed` says, plain text once | yes | as it is |
 | rejected | once | no | as it is |
 | over_context | no | | as it is |
+
+502 and 504 come from a router whose worker broke off or was silent. Where it answered others
+meanwhile, that counts as a loss of this prompt; after PATIENCE of them it is given up anyhow.
 
 An endpoint that answers nothing but the errors that count as tries is to blame for them itself, and
 they do not count: see `blame`.
@@ -28,6 +31,9 @@ from .judge import RowState
 
 LOSSES = 20
 """A prompt whose server went away so often is suspected to bring it down, and given up."""
+PATIENCE = 5_000
+"""A prompt that a router answers with 502 or 504 so often, for more than a day, is given up, too:
+the last one of a run has no others beside it."""
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 30.0
 
@@ -52,8 +58,11 @@ def backoff(times: int, rng: Random) -> float:
     return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(times, 16)) * rng.uniform(0.5, 1.0)
 
 
-def after_trouble(job: Job, trouble: Trouble, rules: PolicySection, rng: Random) -> Again | Dead:
-    """What becomes of a job that got no answer. Counts on the job what happened to it."""
+def after_trouble(
+    job: Job, trouble: Trouble, rules: PolicySection, rng: Random, *, meanwhile: bool = False
+) -> Again | Dead:
+    """What becomes of a job that got no answer. Counts on the job what happened to it.
+    `meanwhile`: the endpoint answered others since it was sent."""
     kind = trouble.kind
     if kind == "over_context":
         return Dead("over_context", trouble.message)
@@ -69,6 +78,14 @@ def after_trouble(job: Job, trouble: Trouble, rules: PolicySection, rng: Random)
         return Again(FIRST_WAIT_S * rng.uniform(0.5, 1.0))
     if kind in ("busy", "unavailable"):
         job.refusals += 1
+        if trouble.status in (502, 504):
+            job.losses += meanwhile
+            said = f"HTTP {trouble.status} for it"
+            if job.losses > LOSSES:
+                others = "times while others were answered"
+                return Dead("failed", f"{said} {job.losses} {others}: {trouble.message}")
+            if job.refusals > PATIENCE:
+                return Dead("failed", f"{said} {job.refusals:,} times: {trouble.message}")
         return Again(backoff(job.refusals - 1, rng))
     if kind == "rejected":
         job.rejections += 1

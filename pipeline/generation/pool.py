@@ -76,6 +76,8 @@ class Member:
     out: str = "connecting"
     """Why it takes no requests; empty when it does."""
     in_flight: int = 0
+    answered_at: float = float("-inf")
+    """When it last gave an answer, by the monotonic clock."""
     count: Count = field(default_factory=Count)
     pace: Pace = field(default_factory=Pace)
     blame: Blame = field(default_factory=Blame)
@@ -185,7 +187,7 @@ class Pool:
         elif trouble.kind in ("unauthorised", "wrong_server"):
             self.take_out(member, _refusal(trouble.status, trouble.message), slow=True)
         elif trouble.kind in ("busy", "unavailable"):
-            member.governor.refused(member.in_flight)
+            member.governor.refused(member.in_flight, self._clock.monotonic())
         elif trouble.kind in KINDS:
             first = not member.blame.sick
             member.blame.failed(prompt)
@@ -215,7 +217,8 @@ class Pool:
         if member.blame.answered():
             member.governor.limit = None
             self._say(f"{member.name}: answers again", "info")
-        member.governor.answered(member.in_flight)
+        member.answered_at = self._clock.monotonic()
+        member.governor.answered(member.in_flight, member.answered_at)
 
     def take_out(self, member: Member, reason: str, *, slow: bool = False) -> None:
         """No more requests to this endpoint until a probe finds it well."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -52,9 +52,7 @@ class PromptFile:
             if not line.strip():
                 self._offsets[-1] = end
                 continue
-            match = _HEAD.match(line)
-            found = match[1].decode() if match else str(_parse(path, offset, line)["id"])
-            self.ids.append(found)
+            self.ids.append(_id(path, offset, line))
             self._offsets.append(end)
             if order != "file":
                 self._sizes.append(_size(path, offset, line))
@@ -86,6 +84,18 @@ class PromptFile:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def prompt_ids(path: Path) -> Iterator[str]:
+    """The ids of all prompts of a file. Errors as those of `PromptFile`."""
+    for offset, line in jsonl.lines(path):
+        if line.strip():
+            yield _id(path, offset, line)
+
+
+def _id(path: Path, offset: int, line: bytes) -> str:
+    match = _HEAD.match(line)
+    return match[1].decode() if match else str(_parse(path, offset, line)["id"])
 
 
 def _size(path: Path, offset: int, line: bytes) -> int:

@@ -16,6 +16,11 @@ from .jobs import Job
 from .policy import Dead
 from .prompts import Prompt
 
+LAST_TOKENS = 2
+"""Prompt and response together stay so far below the context: SGLang answers no further."""
+INPUT_TOKENS = 6
+"""What is sent stays so far below the context: SGLang refuses a longer input."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -86,17 +91,18 @@ def build(
     if min(ids) < 0 or max(ids) >= vocabulary:
         return Dead("failed", f"the prompt holds a token id outside 0..{vocabulary - 1}")
     if context is not None:
-        room = context - len(ids)
-        if room < 1:
+        if len(ids) > context - INPUT_TOKENS:
             return Dead(
                 "over_context",
                 f"the prompt has {len(ids):,} tokens and the context {context:,}: no room for a "
                 "response",
             )
-        longest = min(longest, room)
+        longest = min(longest, context - LAST_TOKENS - len(ids))
     if (whole := ended(job.so_far, longest, eos_ids)) is not None:
         return whole
     so_far = job.so_far.tolist() if job.so_far else []
+    if so_far and context is not None and len(ids) + len(so_far) > context - INPUT_TOKENS:
+        return Ended("length")  # it would be refused, for the few tokens that are missing
     asked = longest - len(so_far)
     rid = new_rid()
     params = {**sampling, "max_new_tokens": asked}

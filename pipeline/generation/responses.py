@@ -142,6 +142,7 @@ def scan(path: Path, seen: Scan) -> Iterator[Head]:
 def drop_lines(path: Path, bad: Container[int], *, keep_in: Path | None = None) -> None:
     """Rewrite the file in one step without the lines at these offsets; they are appended to
     `keep_in` before."""
+    atomic.remove_left(path)  # of a rewrite that was killed: on a full disk its room is needed
     fd, temp = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
         with contextlib.ExitStack() as files:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from eagle_tui.config.model import DatasetSection
+from eagle_tui.rundir import atomic
 from eagle_tui.rundir.desired import Limits
 from eagle_tui.rundir.paths import RunDir
 
@@ -94,6 +95,8 @@ def open_work(
         ) from None
     except ValueError as error:
         raise Refused(str(error)) from error
+    for path in (run.responses(name), run.dead(name), run.partial(name)):
+        atomic.remove_left(path)
     places = {id: place for place, id in enumerate(prompts.ids)}
     figures, final, foreign = Figures(), bytearray(len(prompts)), 0
     seen = Scan()

@@ -77,8 +77,8 @@ class Checkpoints:
         path = self._root / name
         index = self.index()
         if name not in (index.last, index.best):
-            # One that is there all the same is of a training that was killed before it counted.
-            shutil.rmtree(path, ignore_errors=True)
+            # Also one of this name, of a training that was killed before it counted.
+            self._remove_all_but(index)
             self._write(path, state, {_MODEL: model, _OPTIMIZER: optimizer})
         elif state != self.state(name):
             # The same weights, judged since.
@@ -88,24 +88,32 @@ class Checkpoints:
 
     def _write(self, path: Path, state: State, files: dict[str, dict[str, Tensor]]) -> None:
         temp = path.with_name(f".{path.name}.tmp")
-        shutil.rmtree(temp, ignore_errors=True)
         temp.mkdir(parents=True)
-        for name, tensors in files.items():
-            try:
+        try:
+            for name, tensors in files.items():
                 save_file(tensors, temp / name, metadata={"format": "pt"})
-            except SafetensorError as error:  # a full disk, most likely; the library tells no errno
-                raise CheckpointError(
-                    f"{path}: cannot be written ({error}). The checkpoint before it is kept; make "
-                    "room, and the phase goes on from there."
-                ) from error
-            _sync(temp / name)
-        atomic.write_json(temp / _STATE, state.model_dump(mode="json"))
-        temp.rename(path)
+                _sync(temp / name)
+            atomic.write_json(temp / _STATE, state.model_dump(mode="json"))
+            temp.rename(path)
+        except BaseException as error:
+            # On a full disk, what is half there would take the room that the next one needs.
+            shutil.rmtree(temp, ignore_errors=True)
+            if not isinstance(error, SafetensorError):
+                raise
+            # A full disk, most likely; the library tells no errno.
+            raise CheckpointError(
+                f"{path}: cannot be written ({error}). The checkpoint before it is kept; make "
+                "room, and the phase goes on from there."
+            ) from error
         atomic.fsync_dir(self._root)
 
     def _point(self, index: Index) -> None:
         atomic.write_json(self._root / _INDEX, asdict(index))
-        for path in self._root.iterdir():
+        self._remove_all_but(index)
+
+    def _remove_all_but(self, index: Index) -> None:
+        """Remove the directories that do not count, whole or half-written."""
+        for path in self._root.glob("*"):
             if path.is_dir() and path.name not in (index.last, index.best):
                 shutil.rmtree(path)
 

@@ -26,7 +26,7 @@ from ..extraction.disk import GB, Room, bytes_needed, free_bytes, gigabytes
 from ..extraction.job import Extraction, Post
 from ..extraction.lead import open_rank
 from ..extraction.plan import RowRef, finished_shards, ids_done, make_batches, shard_number
-from ..extraction.task import WINDOW, Task, tidy
+from ..extraction.task import WINDOW, Task, close_quarantine, tidy
 from ..extraction.team import LocalStore, Team
 from ..hidden import HiddenError
 from ..shards import TokenRow
@@ -129,6 +129,7 @@ class Rolling:
         last = plan.packs(place.epoch)
         if same and usable(first, end, place, world=self._ranks.world, last=last):
             tidy(self._root)
+            close_quarantine(self._root)
             return
         shutil.rmtree(self._root, ignore_errors=True)
         rows = [row for pack in range(place.packs, fresh) for row in plan.rows(place.epoch, pack)]

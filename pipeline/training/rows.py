@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from eagle_tui.config.model import RunConfig
-from eagle_tui.rundir import jsonl, manifest
+from eagle_tui.rundir import atomic, jsonl, manifest
 from eagle_tui.rundir.jsonl import Appender
 from eagle_tui.rundir.paths import RunDir
 
 from ..drafter.layer_ids import misread
 from ..drafter.target_weights import TargetWeights
 from ..extraction.target import target_hash
-from ..extraction.writer import Bad, Quarantine
+from ..extraction.writer import Bad, Quarantine, lasting
 from ..hidden import HiddenError, HiddenShard, find_hidden
 from ..shards import Split
 from ..worker import Failed, Refused
@@ -47,7 +47,10 @@ class Away:
     """Rows to which the target gave no states, told once each."""
 
     def __init__(self, path: Path, allowed: float) -> None:
-        self._known = {str(row["id"]) for row in jsonl.rows(path)} if path.exists() else set()
+        known = lasting([path])
+        if path.exists():
+            atomic.write_bytes(path, b"".join(map(jsonl.encode, known)))
+        self._known = {str(row["id"]) for row in known}
         self._path, self._allowed = path, allowed
         self.rows = 0
         """Rows that are to be learned from, of all ranks."""

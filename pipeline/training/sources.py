@@ -18,7 +18,7 @@ from eagle_tui.rundir.paths import RunDir
 
 from ..extraction.job import fault_of
 from ..extraction.plan import RowRef, read_rows
-from ..extraction.writer import Bad
+from ..extraction.writer import Bad, no_room
 from ..hidden import HiddenRow, HiddenShard, open_hidden
 from ..shards import ShardError, Split, TokenRow, find_shards
 
@@ -153,13 +153,17 @@ class TokenRows:
         return self._tokens[place]
 
 
+class NoRoom:
+    """In the place of a row's states: the device had no memory for them."""
+
+
 class Teacher(Protocol):
     """Gives the states of rows when asked; used by one thread at a time."""
 
     hidden_size: int
     dtype: torch.dtype
 
-    def states(self, rows: Sequence[TokenRow]) -> list[HiddenRow | str]:
+    def states(self, rows: Sequence[TokenRow]) -> list[HiddenRow | str | NoRoom]:
         """Each row with its states, on the teacher's device, or why it has none."""
         ...
 
@@ -193,16 +197,24 @@ class LiveRows(TokenRows):
 
     def states(self, places: Sequence[int], limit: int) -> list[HiddenRow | None]:
         """The target is run over the rows. A row whose states are not finite is put away, this time
-        and whenever it comes again, and the others of its batch are not touched by it."""
+        and whenever it comes again, and the others of its batch are not touched by it; one for
+        which there is no room is put away for this attempt."""
         rows = [
             TokenRow(ids[:limit].numpy(), mask[:limit].numpy())
             for ids, mask in (self.tokens(place) for place in places)
         ]
         found: list[HiddenRow | None] = []
-        for place, states in zip(places, self._teacher.states(rows), strict=True):
-            if isinstance(states, str):
-                self._put_away(Bad(self.refs[place].id, self.refs[place].dataset, states))
-            found.append(None if isinstance(states, str) else states)
+        given = self._teacher.states(rows)
+        for place, row, states in zip(places, rows, given, strict=True):
+            ref = self.refs[place]
+            if isinstance(states, HiddenRow):
+                found.append(states)
+                continue
+            if isinstance(states, NoRoom):
+                self._put_away(no_room(ref.id, ref.dataset, len(row.ids)))
+            else:
+                self._put_away(Bad(ref.id, ref.dataset, states))
+            found.append(None)
         return found
 
     def making(self) -> AbstractContextManager[None]:

@@ -23,10 +23,9 @@ from ..extraction.states import STORED, pack
 from ..extraction.target import Capture, load_target, pick_device
 from ..hidden import HiddenRow, restore
 from ..shards import TokenRow
-from .sources import one_at_a_time
+from .sources import NoRoom, one_at_a_time
 
 NOT_FINITE: Final = "states are not finite or too large for {dtype}"
-NO_ROOM: Final = "{tokens} tokens do not fit into the device's memory"
 
 
 class LiveTarget:
@@ -64,10 +63,10 @@ class LiveTarget:
         return one_at_a_time(self._lock, self._stream)
 
     @torch.no_grad()
-    def states(self, rows: Sequence[TokenRow]) -> list[HiddenRow | str]:
+    def states(self, rows: Sequence[TokenRow]) -> list[HiddenRow | str | NoRoom]:
         """Each row with its states [T, …] on the target's device, or why it has none. Only within
         `making`."""
-        found: list[HiddenRow | str] = [""] * len(rows)
+        found: list[HiddenRow | str | NoRoom] = [""] * len(rows)
         order = sorted(range(len(rows)), key=lambda place: -len(rows[place].ids))
         todo = cut_by_length(order, lambda place: len(rows[place].ids), self._batch_tokens)
         while todo:
@@ -79,7 +78,7 @@ class LiveTarget:
                 continue
             torch.cuda.empty_cache()
             if len(places) == 1:
-                found[places[0]] = NO_ROOM.format(tokens=len(rows[places[0]].ids))
+                found[places[0]] = NoRoom()
             else:
                 half = len(places) // 2
                 todo += [places[half:], places[:half]]

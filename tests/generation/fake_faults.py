@@ -10,7 +10,7 @@ from aiohttp import web
 from .language import CLOSE, END
 
 FAULTS = (
-    "500_text", "500_json", "503", "503_full", "reset", "reset_body", "abort", "empty",
+    "500_text", "500_json", "502_late", "503", "503_full", "reset", "reset_body", "abort", "empty",
     "abort_empty", "no_content", "no_thought", "end_now", "in_thought", "loop", "small_pool",
     "hang", "hang_abortable", "slow_body", "no_done",
     "400_context", "400_unknown", "garbled", "foreign", "html", "401", "404",
@@ -24,6 +24,8 @@ def refusal(fault: str | None, size: int) -> web.Response | None:
         return web.Response(text="Internal Server Error", status=500)
     if fault == "500_json":
         return web.json_response({"error": {"message": "boom"}}, status=500)
+    if fault == "502_late":
+        return web.Response(text="Bad Gateway", status=502)
     if fault == "503":
         return web.json_response({"error": {"message": "try later"}}, status=503)
     if fault == "503_full":

@@ -126,6 +126,8 @@ class FakeServer:
             fault = "503_full"
         if rid in self.live:
             return web.json_response({"error": {"message": "Duplicate request ID"}}, status=400)
+        if fault == "502_late":
+            await self._another()
         if (response := refusal(fault, len(ids))) is not None:
             return response
         if fault == "reset":
@@ -186,6 +188,12 @@ class FakeServer:
         if fault in ("reset_body", "slow_body"):
             return await self._by_halves(request, answer, fault)
         return web.json_response(answer)
+
+    async def _another(self) -> None:
+        """Until another request is answered, while there is one."""
+        before = self.tokens
+        while self.live and self.tokens == before:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
 
     async def _make(self, live: Live, fault: str | None, events: Events | None) -> list[int] | None:
         """Tokens of the answer when they are ready; None: aborted."""

@@ -18,16 +18,37 @@ from .world import make_world
 
 def test_a_refusal_lowers_and_answers_raise_without_readings() -> None:
     governor = Governor(adaptive=False)
-    governor.refused(100)
+    governor.refused(100, 0.0)
     assert governor.limit == pytest.approx(70)
-    governor.refused(70)
+    governor.answered(70, 1.0)
+    assert governor.limit == pytest.approx(70), "what is in flight has to leave first"
+    governor.refused(70, REST_S)
     assert governor.limit == pytest.approx(49)
+    for _ in range(49):
+        governor.answered(49, 2 * REST_S)
+    assert governor.limit == pytest.approx(49 * 1.1), "a tenth a round"
     for _ in range(200):
-        governor.answered(49)
-    assert governor.limit is not None and 50 < governor.limit < 60
-    for _ in range(200):
-        governor.answered(1)  # far from the limit, which is dropped
+        governor.answered(1, 2 * REST_S)  # far from the limit, which is dropped
     assert governor.limit is None and not governor.full(10_000)
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_a_burst_of_refusals_lowers_once(adaptive: bool) -> None:
+    """All that was in flight is refused together: a router that starts anew, say."""
+    governor = Governor(adaptive=adaptive)
+    for in_flight in range(150, 0, -1):
+        governor.refused(in_flight, 0.01 * (150 - in_flight))
+    assert governor.limit == pytest.approx(105)
+
+
+def test_after_a_burst_the_limit_is_out_of_the_way_within_some_rounds() -> None:
+    governor = Governor(adaptive=False)
+    governor.refused(150, 0.0)
+    answers = 0
+    while (limit := governor.limit) is not None and limit < 150:
+        governor.answered(int(limit) - 1, REST_S)
+        answers += 1
+    assert answers < 5 * 150
 
 
 def test_readings_do_nothing_unless_adaptive() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eagle_tui.clock import SystemClock
-from eagle_tui.pipeline.generation import enders, pool
+from eagle_tui.pipeline.generation import enders, policy, pool
 
 from .fake_faults import Script
 from .fake_server import FakeServer
@@ -137,9 +137,9 @@ async def test_prompt_that_fills_the_context_is_not_sent(tmp_path: Path) -> None
 
 
 async def test_room_in_the_context_limits_the_response(tmp_path: Path) -> None:
-    world = make_world(tmp_path / "run", {"b1": 1}, words=CONTEXT - 6 - 1 - 3)
+    world = make_world(tmp_path / "run", {"b1": 1}, words=CONTEXT - 6 - 1 - 10)
     server = await run_with(world, lambda prompt, times: None, keep_bodies=True)
-    assert server.bodies[0]["sampling_params"]["max_new_tokens"] == 3
+    assert server.bodies[0]["sampling_params"]["max_new_tokens"] == 8
 
 
 async def test_unknown_400_is_tried_twice_and_then_given_up(tmp_path: Path) -> None:
@@ -156,6 +156,18 @@ async def test_500_is_tried_again_as_often_as_configured(tmp_path: Path) -> None
     server = await run_with(world, always("500_json", 3))
     assert world.check() == {"complete": 9, "dead": 1}
     assert server.asked[tuple(world.prompts["b1"][world.dead()[0]["id"]])] == 3
+
+
+async def test_a_prompt_that_brings_down_the_workers_of_a_router_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policy, "LOSSES", 2)
+    world = make_world(tmp_path / "run", {"b1": 300})
+    bad = world.prompts["b1"]["b1-00000000"]
+    await run_with(world, lambda prompt, times: "502_late" if prompt == bad else None)
+    assert world.check() == {"complete": 299, "dead": 1}
+    reason = world.dead()[0]["reason"]
+    assert reason == "HTTP 502 for it 3 times while others were answered: Bad Gateway"
 
 
 async def test_tokens_of_another_model_are_never_stored(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from eagle_tui.pipeline.worker import Stopped
 from eagle_tui.rundir import jsonl
 
 from .fake_server import FakeServer
-from .language import END, OPEN, answer_to
+from .language import END, OPEN, VOCABULARY, answer_to
 from .world import World, make_world
 
 
@@ -164,6 +164,23 @@ async def test_tokens_made_from_other_inputs_are_not_continued(tmp_path: Path) -
         world.endpoint(server.url)
         await world.generate()
     assert world.check() == {"complete": 1, "dead": 0}
+
+
+async def test_tokens_that_the_target_does_not_have_are_not_continued(tmp_path: Path) -> None:
+    """A stream of a server with another model broke off, and the journal kept what it brought."""
+    world = make_world(tmp_path / "run", {"b1": 1})
+    async with FakeServer() as server:
+        server.keep_bodies = True
+        row = {"id": "b1-00000000", "pieces": 1, "output_ids": [77, VOCABULARY, 78]}
+        world.run.partial("b1").parent.mkdir()
+        journal = jsonl.encode({**row, "made": await _fingerprint(world)})
+        world.run.partial("b1").write_bytes(journal)
+        world.endpoint(server.url)
+        await world.generate()
+    assert world.check() == {"complete": 1, "dead": 0}
+    assert [body["input_ids"][-1] for body in server.bodies] == [OPEN]
+    assert world.rows()[0]["pieces"] == 1
+    assert [r["output_ids"] for r in jsonl.rows(world.run.partial("b1"))][-1] == []
 
 
 async def test_an_answer_asked_for_again_begins_anew(tmp_path: Path) -> None:

@@ -182,6 +182,35 @@ def test_how_often_a_trouble_is_tried_again(
             assert isinstance(decision, policy.Dead) and decision.state == dead
 
 
+@pytest.mark.parametrize(
+    ("status", "meanwhile", "dead"),
+    [(502, True, True), (504, True, True), (503, True, False), (429, True, False),
+     (502, False, False), (504, False, False)],
+)  # fmt: skip
+def test_a_prompt_that_a_router_alone_never_gets_answered_is_given_up(
+    status: int, meanwhile: bool, dead: bool
+) -> None:
+    """It may bring down one worker after the other; a router that is down answers nobody."""
+    job, rng = Job(0, "a"), Random(0)
+    trouble = Trouble("unavailable", "m", status)
+    for _ in range(policy.LOSSES):
+        decision = policy.after_trouble(job, trouble, SETTINGS.policy, rng, meanwhile=meanwhile)
+        assert isinstance(decision, policy.Again) and decision.after_s > 0
+    decision = policy.after_trouble(job, trouble, SETTINGS.policy, rng, meanwhile=meanwhile)
+    assert isinstance(decision, policy.Dead) is dead
+
+
+def test_a_router_that_never_answers_is_waited_for_more_than_a_day_and_not_for_ever() -> None:
+    job, rng = Job(0, "a"), Random(0)
+    waited = 0.0
+    trouble = Trouble("unavailable", "m", 502)
+    while isinstance(
+        found := policy.after_trouble(job, trouble, SETTINGS.policy, rng), policy.Again
+    ):
+        waited += found.after_s
+    assert 24 * 3600 < waited < 48 * 3600 and "m" in found.reason
+
+
 def test_first_dropped_connection_is_sent_again_at_once_and_free() -> None:
     job = Job(0, "a")
     dropped = Trouble("dropped", "m")
@@ -257,11 +286,11 @@ def test_request_continues_what_was_begun() -> None:
 
 
 def test_request_is_limited_by_the_context() -> None:
-    assert make(context=8).asked == 5
-    assert make([8, 9], context=8).asked == 3
+    assert make(context=13).asked == 8
+    assert make([8, 9], context=13).asked == 6
     assert make(context=None).asked == 10
-    assert make(context=3).state == "over_context"
-    assert make([8] * 5, context=8) == Ended("length")
+    assert make(context=8).state == "over_context"
+    assert make([8] * 5, context=13) == Ended("length")
 
 
 def test_request_is_not_needed_or_not_possible() -> None:

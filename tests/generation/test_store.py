@@ -303,6 +303,29 @@ async def test_resume_generates_exactly_what_is_missing(tmp_path: Path) -> None:
     assert any("torn" in e["text"] for e in world.events("note"))
 
 
+def test_what_a_killed_rewrite_left_is_gone_before_the_next_needs_the_room(tmp_path: Path) -> None:
+    """What fills the disk is often what had it killed."""
+    path = tmp_path / "b1.jsonl"
+    path.write_bytes(b"broken\n" + encode(row("a")))
+    other = tmp_path / ".b1.jsonl.more.jsonl.abc_1234.tmp"
+    for left in (other, tmp_path / ".b1.jsonl.abc_1234.tmp", tmp_path / ".b1.jsonl.xyz_1234.tmp"):
+        left.write_bytes(b"half")
+    assert [head.id for head in scan(path, Scan())] == ["a"]
+    assert list(tmp_path.glob(".*.tmp")) == [other], "of dataset b1.jsonl.more"
+
+
+async def test_what_a_killed_worker_left_half_written_is_removed(tmp_path: Path) -> None:
+    world = make_world(tmp_path / "run", {"b1": 1})
+    responses = world.run.responses("b1").parent
+    responses.mkdir()
+    for name in ("b1.jsonl", "b1.dead.jsonl", "b1.partial.jsonl"):
+        (responses / f".{name}.abc_1234.tmp").write_bytes(b"half")
+    async with FakeServer() as server:
+        world.endpoint(server.url)
+        await world.generate()
+    assert not list(responses.glob(".*"))
+
+
 async def test_foreign_rows_are_kept_and_not_counted(tmp_path: Path) -> None:
     world = make_world(tmp_path / "run", {"b1": 3})
     world.run.responses("b1").parent.mkdir()

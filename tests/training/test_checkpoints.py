@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
+from eagle_tui.pipeline.training import checkpoints
 from eagle_tui.pipeline.training.checkpoints import CheckpointError, Checkpoints, State
 from eagle_tui.pipeline.training.flops import peak_of
 
@@ -59,6 +62,44 @@ def test_what_a_killed_training_left_uncounted_is_not_taken_for_this_one(
     found = kept.last()
     assert found is not None and found[0] == state(5)
     assert found[1]["fc.weight"][0, 0] == 5.0
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SafetensorError("28")])
+def test_one_that_does_not_fit_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    kept = Checkpoints(tmp_path)
+    kept.save(state(1), weights(1.0), OPTIMIZER, best=False)
+    before = sorted(tmp_path.rglob("*"))
+
+    def full(tensors: object, path: Path, **more: object) -> None:
+        path.write_bytes(b"half")
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints, "save_file", full)
+        with pytest.raises((CheckpointError, OSError), match=r"No space|make room"):
+            kept.save(state(2), weights(2.0), OPTIMIZER, best=False)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_what_killed_ones_left_is_gone_before_the_next_needs_the_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Checkpoints(tmp_path)
+    kept.save(state(1), weights(1.0), OPTIMIZER, best=False)
+    for name in (".step-00000002.tmp", "step-00000003"):  # half-written; whole, but not counted
+        (tmp_path / name).mkdir()
+    seen: list[list[str]] = []
+    own = checkpoints.save_file
+
+    def looking(*args: Any, **more: Any) -> None:
+        seen.append(sorted(p.name for p in tmp_path.iterdir()))
+        own(*args, **more)
+
+    monkeypatch.setattr(checkpoints, "save_file", looking)
+    kept.save(state(4), weights(4.0), OPTIMIZER, best=False)
+    assert seen[0] == [".step-00000004.tmp", "index.json", "step-00000001"]
 
 
 def test_a_broken_one_is_named(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 import stat
@@ -43,6 +44,15 @@ def write_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
             error.filename = str(path)  # a failed write does not say of what
         raise
     fsync_dir(path.parent)
+
+
+def remove_left(path: Path) -> None:
+    """Remove the copies of a file that were being written when their writer was killed. Only for
+    whoever alone writes it."""
+    prefix, suffix = f".{path.name}.", ".tmp"
+    for left in path.parent.glob(f"{glob.escape(prefix)}*{suffix}"):
+        if "." not in left.name[len(prefix) : -len(suffix)]:  # else it is another file's
+            left.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str, *, mode: int = 0o644) -> None:

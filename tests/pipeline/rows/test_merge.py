@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
 from eagle_tui.config import load_config
 from eagle_tui.config.model import MergeSection
 from eagle_tui.pipeline import shards
-from eagle_tui.pipeline.merge import Index, body, coverage, val_rows
+from eagle_tui.pipeline.merge import body, coverage
 from eagle_tui.pipeline.shards import ShardError, TokenRow
 from eagle_tui.pipeline.training_rows import Dropped, RowMaker
 from eagle_tui.pipeline.worker import main
@@ -161,6 +159,26 @@ def test_dropped_rows_are_counted_and_seen_rows_once(merge_dir: Any) -> None:
     assert made(root).counts["dropped"] == {"seen before": 1, "state loop": 1, "broken line": 1}
 
 
+def test_responses_whose_prompt_is_no_longer_there_are_left_out(merge_dir: Any) -> None:
+    """Fewer samples, or another system prompt: the responses of before stay on the disk."""
+    root = merge_dir([response(n) for n in range(9)], [native(9)])
+    prompts = root / "prompts" / "b.jsonl"
+    write(prompts, [{"id": f"b{n}", "prompt_ids": [1, 2, n]} for n in (2, 5, 77)])
+    assert merge(root) == 0
+    assert set(all_rows(root)) == {"b2", "b5", "a9"}
+    assert made(root).counts["datasets"]["b"]["dropped"] == {"prompt no longer there": 7}
+    assert "b: 7 of 9 rows left out: 7 prompt no longer there" in notes(root)
+    write(prompts, [])
+    assert merge(root) == 0 and set(all_rows(root)) == {"a9"}
+
+
+def test_broken_prompts_are_told_with_their_place(merge_dir: Any, capsys: Any) -> None:
+    root = merge_dir([response(1)])
+    (root / "prompts" / "b.jsonl").write_bytes(b"{}\n")
+    assert merge(root) == 3
+    assert "b.jsonl: byte 0: a prompt needs an id; run prepare again" in capsys.readouterr().err
+
+
 def test_a_torn_tail_is_left_to_the_writer(merge_dir: Any) -> None:
     root = merge_dir([response(1)])
     with (root / "responses" / "b.jsonl").open("ab") as file:
@@ -217,25 +235,6 @@ def test_split_takes_from_every_dataset_alike(merge_dir: Any) -> None:
     assert "no row is held out" in notes(root)
 
 
-@given(
-    groups=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), min_size=1),
-    fraction=st.floats(0, 0.99),
-)
-def test_equal_prompts_stay_on_one_side(groups: list[tuple[int, int]], fraction: float) -> None:
-    index = Index()
-    for file, group in groups:
-        index.add(file, 0, 0, 0, group)
-    chosen = val_rows(index, fraction)
-    sides: dict[tuple[int, int], set[bool]] = {}
-    for key, val in zip(groups, chosen, strict=True):
-        sides.setdefault(key, set()).add(bool(val))
-    assert all(len(found) == 1 for found in sides.values())
-    for file in {f for f, _ in groups}:
-        here = [found for (f, _), found in sides.items() if f == file]
-        assert {False} in here  # never all of a dataset
-        assert fraction == 0 or len(here) == 1 or {True} in here
-
-
 def test_a_dataset_is_held_out_by_count_or_whole(merge_dir: Any) -> None:
     root = merge_dir([response(n) for n in range(100)], [native(n) for n in range(50)])
     config = RunDir.at(root).config
@@ -249,19 +248,6 @@ def test_a_dataset_is_held_out_by_count_or_whole(merge_dir: Any) -> None:
     config.write_text(text.replace("hold_out = 20", "hold_out = 30"))
     changed = manifest.inputs_of(load_config(config), RunDir.at(root), "merge")
     assert "hold_out" in manifest.stale_reason(made(root), changed)
-
-
-@given(
-    groups=st.lists(st.integers(0, 30), min_size=2, unique=True),
-    held=st.integers(1, 40),
-)
-def test_as_many_as_are_held_out_and_one_is_left(groups: list[int], held: int) -> None:
-    index = Index()
-    for group in groups:
-        index.add(0, 0, 0, 0, group)
-    chosen = val_rows(index, 0.5, [held])
-    assert int(chosen.sum()) == min(held, len(groups) - 1)
-    assert val_rows(index, 0.0, ["all"]).all()
 
 
 def test_shards_are_cut_by_tokens(merge_dir: Any) -> None:

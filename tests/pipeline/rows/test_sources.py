@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,40 @@ def test_array_is_what_json_says(body: list[Any], chunk: int, ascii_only: bool) 
         patch.setattr(json_stream, "CHUNK", chunk)
         found = [element for _, element in json_stream.read_array(io.BytesIO(data))]
     assert [json.loads(element) for element in found] == body
+
+
+def test_a_long_string_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many chunks it takes, and also where a chunk ends within an escape."""
+    looked = 0
+
+    class Counting:
+        def match(self, window: bytearray, at: int) -> re.Match[bytes] | None:
+            nonlocal looked
+            found = part.match(window, at)
+            assert found is not None
+            looked += found.end() - at
+            return found
+
+    part = json_stream._STRING_PART
+    monkeypatch.setattr(json_stream, "_STRING_PART", Counting())
+    monkeypatch.setattr(json_stream, "CHUNK", 101)
+    for text in ("a" * 20_000, '\\"' * 10_000):
+        looked = 0
+        data = json.dumps([text, 1]).encode()
+        found = [element for _, element in json_stream.read_array(io.BytesIO(data))]
+        assert [json.loads(element) for element in found] == [text, 1]
+        assert looked <= len(data)
+
+
+@given(data=st.binary(max_size=60), chunk=st.integers(1, 9))
+def test_lines_are_the_same_in_any_chunks(data: bytes, chunk: int) -> None:
+    data = data.replace(b"a", b"\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_stream, "CHUNK", chunk)
+        found = [line for _, line in json_stream.read_lines(io.BytesIO(data))]
+    assert found == [
+        json_stream._clean(line) for line in data.removesuffix(b"\n").split(b"\n") if data
+    ]
 
 
 def test_broken_element_of_an_array_is_one_row(tmp_path: Path) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from eagle_tui.pipeline import template as template_module
 from eagle_tui.pipeline.formats import Rejected
 from eagle_tui.pipeline.template import Renderer
 
@@ -80,6 +83,55 @@ def test_tokens_over_the_border_are_rejected(renderer_of: Any) -> None:
     with pytest.raises(Rejected, match="tokens run over the border"):
         renderer.native([USER, {"role": "assistant", "content": "x"}])
     assert renderer.native([USER, ANSWER]).spans
+
+
+@given(
+    texts=st.lists(st.text("abcx <", max_size=4), min_size=1, max_size=6),
+    together=st.integers(1, 60),
+    merges=st.lists(st.sampled_from([("a", "x"), ("x", "a"), ("a", "a"), ("x", "<")]), max_size=4),
+)
+def test_long_conversations_are_tokenised_bit_by_bit(
+    make_tokenizer: Any, texts: list[str], together: int, merges: list[tuple[str, str]]
+) -> None:
+    """And come out as if the whole and all its beginnings were tokenised together."""
+    template = (
+        "{% for m in messages %}{{ m.content }}"
+        "{% if m.role == 'assistant' %}<|im_end|>{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}a{% endif %}"
+    )
+    tokenizer = make_tokenizer(template=template, merges=merges)
+    renderer = Renderer(tokenizer, [tokenizer.eos_token_id])
+    asked: list[int] = []
+
+    def counting(batch: list[str], **options: Any) -> Any:
+        asked.append(sum(map(len, batch[:-1])))
+        return tokenizer(batch, **options)
+
+    counting.apply_chat_template = tokenizer.apply_chat_template  # type: ignore[attr-defined]
+    renderer._tokenizer = counting  # type: ignore[assignment]
+    talk = [m for text in texts for m in (USER, {"role": "assistant", "content": "a" + text})]
+    wanted = spans_at_once(tokenizer, renderer, talk)
+    asked.clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(template_module, "_TOGETHER", together)
+        if not wanted:
+            with pytest.raises(Rejected, match="over the border"):
+                renderer.native(talk)
+            return
+        assert renderer.native(talk).spans == wanted
+    assert max(asked) < together, "no more at a time than one text above the limit"
+
+
+def spans_at_once(tokenizer: Any, renderer: Renderer, talk: list[Any]) -> list[tuple[int, int]]:
+    """What the spans are by their definition; every answer ends with its end token."""
+    whole = tokenizer.encode(renderer.text(talk, generation_prompt=False))
+    found = []
+    for at in range(1, len(talk), 2):
+        before = tokenizer.encode(renderer.text(talk[:at], generation_prompt=True))
+        through = tokenizer.encode(renderer.text(talk[: at + 1], generation_prompt=False))
+        if whole[: len(before)] == before and whole[: len(through)] == through:
+            found.append((len(before), len(through)))
+    return found
 
 
 def test_generation_markers_are_used(renderer_of: Any) -> None:
