@@ -57,7 +57,7 @@ def merged(
 ) -> dict[str, FlagValue]:
     """The section's flags (of `launchable`) less those that begin with one of `without`, and with
     `more` on top."""
-    kept = {k: v for k, v in section.flags.items() if not k.startswith(without or ("\0",))}
+    kept = {k: v for k, v in section.flags.items() if not k.startswith(without)}
     return {**kept, **more}
 
 

@@ -24,12 +24,11 @@ from .ledger import Ledger
 from .pool import Member, Pool
 from .probe import Probe
 from .prompts import Prompt
+from .remarks import Remarks
 from .report import Report
 from .speech import Speech
 from .work import DatasetWork
 
-REASONING_LOOK = 20
-"""After so many responses of a dataset it is said when none of them holds reasoning."""
 PAYS_FROM = 2.0
 """From so many fsync intervals at stake in the mean request on, the journal pays. A new start takes
 longer than that by itself."""
@@ -65,14 +64,13 @@ class Attempts:
         self._ledger = ledger
         self._pool = pool
         self._probe = probe
-        self._report = report
         self._clock = clock
         self._rng = rng
         self._next_place = next_place
         self._changed = changed
         self.broken: BaseException | None = None
         """What broke the program in a request; None: nothing."""
-        self._pools_told: set[str] = set()
+        self._remarks = Remarks(report, reasons=bool(speech.reasons))
         self.flights: set[Flight] = set()
         """Requests that a server has, and those whose answer waits to be taken apart."""
         self._unsettled: deque[tuple[Flight, Answer]] = deque()
@@ -281,7 +279,7 @@ class Attempts:
         flag = ""
         if finish == "length" and answer.length is not None and answer.length < flight.asked:
             flag = "pool"
-            self._tell_small_pool(flight.member.name, len(prompt.prompt_ids), answer.length)
+            self._remarks.small_pool(flight.member.name, len(prompt.prompt_ids), answer.length)
         self._count(flight, len(answer.output_ids))
         first = answer.prompt_tokens if job.so_far is None else None
         whole = flight.whole(answer.output_ids)
@@ -315,7 +313,7 @@ class Attempts:
                 parts=parts,
                 flag=flag,
             )
-            self._look_for_reasoning(flight.work)
+            self._remarks.no_reasoning(flight.work)
             return
         self._ledger.reject(
             flight,
@@ -363,7 +361,7 @@ class Attempts:
             job.losses = 0  # a prompt that brings servers down gets no further
         if trouble.kind == "over_context" and job.so_far:
             # What the context ends is not sent again, so here it is the server's KV cache.
-            self._tell_small_pool(flight.member.name, len(prompt.prompt_ids), len(job.so_far))
+            self._remarks.small_pool(flight.member.name, len(prompt.prompt_ids), len(job.so_far))
             self._finished(flight, prompt, "length", job.so_far, len(prompt.prompt_ids), "pool")
             return
         if to_blame:
@@ -380,24 +378,3 @@ class Attempts:
             return
         after = decision.after_s
         flight.work.queue.put(flight.job, self._clock.monotonic() + after if after else None)
-
-    def _look_for_reasoning(self, work: DatasetWork) -> None:
-        """A reasoning model that never reasons is a wrong setting; said before it costs hours."""
-        found = work.figures
-        if self._speech.reasons and found.rows == REASONING_LOOK and not found.reasoned:
-            self._report.note(
-                f"{work.name}: none of the first {found.rows} responses holds reasoning, although "
-                "the model has markers for it. Look at a sample; check target.reasoning, the chat "
-                "template and its enable_thinking",
-                "warning",
-            )
-
-    def _tell_small_pool(self, name: str, prompt_tokens: int, length: int) -> None:
-        if name not in self._pools_told:
-            self._pools_told.add(name)
-            self._report.note(
-                f"{name}: an answer was cut at {length:,} tokens after a prompt of "
-                f"{prompt_tokens:,}, because the server's KV cache holds no more. Such answers are "
-                "stored as truncated with the flag pool; give the server more KV memory",
-                "warning",
-            )

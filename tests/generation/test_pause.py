@@ -171,10 +171,7 @@ async def test_tokens_that_the_target_does_not_have_are_not_continued(tmp_path: 
     world = make_world(tmp_path / "run", {"b1": 1})
     async with FakeServer() as server:
         server.keep_bodies = True
-        row = {"id": "b1-00000000", "pieces": 1, "output_ids": [77, VOCABULARY, 78]}
-        world.run.partial("b1").parent.mkdir()
-        journal = jsonl.encode({**row, "made": await _fingerprint(world)})
-        world.run.partial("b1").write_bytes(journal)
+        await _journal(world, [77, VOCABULARY, 78])
         world.endpoint(server.url)
         await world.generate()
     assert world.check() == {"complete": 1, "dead": 0}
@@ -188,10 +185,7 @@ async def test_an_answer_asked_for_again_begins_anew(tmp_path: Path) -> None:
     world = make_world(tmp_path / "run", {"b1": 1})
     async with FakeServer(script=lambda prompt, times: "end_now" if times == 1 else None) as server:
         server.keep_bodies = True
-        row = {"id": "b1-00000000", "pieces": 1, "output_ids": [77, 78]}
-        world.run.partial("b1").parent.mkdir()
-        journal = jsonl.encode({**row, "made": await _fingerprint(world)})
-        world.run.partial("b1").write_bytes(journal)
+        await _journal(world, [77, 78])
         world.endpoint(server.url)
         await world.generate()
     assert world.check() == {"complete": 1, "dead": 0}
@@ -215,6 +209,14 @@ async def test_an_unanswered_abort_closes_the_connection(tmp_path: Path) -> None
         world.want(pause="no")
         await run
     assert world.check() == {"complete": 3, "dead": 0}
+
+
+async def _journal(world: World, tokens: list[int]) -> None:
+    """Leave what a worker before has had of the only answer."""
+    row = {"id": "b1-00000000", "pieces": 1, "output_ids": tokens}
+    world.run.partial("b1").parent.mkdir()
+    journal = jsonl.encode({**row, "made": await _fingerprint(world)})
+    world.run.partial("b1").write_bytes(journal)
 
 
 async def _fingerprint(world: World) -> str:
